@@ -1,0 +1,17 @@
+"""Scripts in three modes, run by a runner that outlives the agent."""
+
+from sia.scripts.policy import Policy, Refused, default_policy
+from sia.scripts.scripts import ScriptLimits, Scripts, ScriptState
+from sia.scripts.shown import Output
+from sia.scripts.watch import Cancel
+
+__all__ = [
+    "Cancel",
+    "Output",
+    "Policy",
+    "Refused",
+    "ScriptLimits",
+    "ScriptState",
+    "Scripts",
+    "default_policy",
+]
