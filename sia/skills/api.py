@@ -1,0 +1,134 @@
+"""What a skill's ``skill.py`` may use: the ``Ctx`` it is given, and the ways an action may end.
+
+A skill module defines ``observe(ctx) -> JSON`` (optional), one function per action named in
+``sia-actions`` (called in order, each may leave things for the next in ``ctx.state``), and
+``verify(ctx) -> bool | None`` (optional: asks the world whether it worked; None: cannot tell).
+
+An action may be entered again from its top: after a question was answered, after a restart, after
+a preemption. What ``choose``, ``generate``, ``say``, ``ask``, ``effect``, ``remind`` and the other
+calls below gave the first time is stored by (run, action, ordinal) and given back, so an action
+must make the same calls in the same order and keep its own effects inside ``ctx.effect``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class Failed(Exception):
+    """The action could not do its work. ``cause`` as labels name it.
+
+    cause: ``which`` (the wrong skill or argument was chosen), ``environment`` (host down, file
+    gone), ``text`` (the words were not understood or not well written), ``unknown``.
+    """
+
+    def __init__(self, message: str, cause: str = "unknown") -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class Finished(Exception):
+    """The run is over early and well (nothing left to do, or the person said no)."""
+
+
+class Unproven(Exception):
+    """``ctx.generate``: the generator is not proven for this task; use code or ask."""
+
+
+@dataclass(frozen=True)
+class Person:
+    name: str
+    email: str
+    timezone: str  # IANA name
+
+
+@dataclass(frozen=True)
+class Folders:
+    home: Path
+    tasks: Path  # the agent's own notes
+    notes: Path  # the person's notes
+    files: Path  # where the person's files are looked for
+
+
+@dataclass(frozen=True)
+class Reminder:
+    id: str
+    due: datetime  # aware, in the person's zone
+    text: str
+    status: str  # waiting | fired | cancelled
+
+
+class Ctx(Protocol):
+    """The agent, as an action sees it. Every call is answered by the agent's own process."""
+
+    request: str  # the person's words
+    run: str
+    now: datetime  # aware, in the person's zone; the same for the whole action
+    state: dict[str, Any]  # JSON; saved after each action
+    person: Person
+    folders: Folders
+    settings: Mapping[str, Any]  # the section of sia.toml named like the category
+
+    def choose(
+        self,
+        question: str,
+        options: Sequence[tuple[str, str]],
+        state: Mapping[str, str] | None = None,
+        none: bool = False,
+    ) -> str:
+        """Pick an argument (decision ``read_next``): the id of one of (id, description).
+
+        state: what the decision sees, default ``{"input": request}``. none: offer an option
+        ``none``. A single option is no decision and comes back as it is.
+        """
+
+    def generate(self, task: str, text: str, max_tokens: int = 200) -> str:
+        """Write text for task (message | judge | name | summarise | report); raises Unproven."""
+
+    def say(self, text: str) -> None:
+        """Show text to the person."""
+
+    def ask(self, question: str, options: Sequence[str] | None = None) -> str:
+        """Ask the person and suspend the run until they answer; the answer, stripped.
+
+        With options the answer is one of them. Raises Failed when nobody can answer.
+        """
+
+    def confirm(self, question: str) -> bool:
+        """``ask`` with yes and no; True at once when the agent was started with ``--yes``."""
+
+    def effect(
+        self,
+        name: str,
+        do: Callable[[str], Any],
+        check: Callable[[str], bool | None] | None = None,
+    ) -> Any:
+        """Do something to the world once: ``do(key)`` -> JSON, recorded before and after.
+
+        key: derived from (run, action, ordinal), the same at every entry; use it as Message-ID or
+        file name. When an earlier try was cut off, ``check(key)`` is asked first: True means it
+        happened (the result is then None). An outside effect whose fate stays unknown is put to
+        the person, never repeated on a guess; a local one is done again. ``do`` and ``check`` may
+        not call ctx.
+        """
+
+    def remind(self, due: datetime, text: str) -> str:
+        """Keep a reminder (durable; it fires also after a restart); its id."""
+
+    def reminders(self) -> list[Reminder]:
+        """The waiting reminders, by due time."""
+
+    def cancel_reminder(self, id: str) -> bool: ...
+
+    def skills(self) -> list[tuple[str, str]]:
+        """(category/name, description) of every skill in the tree."""
+
+    def interrupted(self) -> list[str]:
+        """The requests of the runs that this run displaced."""
+
+    def cancel_interrupted(self) -> list[str]:
+        """End the displaced runs for good instead of resuming them; their requests."""
