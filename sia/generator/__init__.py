@@ -1,0 +1,1 @@
+"""Who writes: a local model, a server, a person, or a script of replies in tests."""

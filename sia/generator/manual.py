@@ -1,0 +1,62 @@
+"""A person plays the generator."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from sia.generator.types import TASKS, Finish, Part, Reply
+
+
+class ManualGenerator:
+    """Asks a person for every text.
+
+    read(cancel) waits for the person's text and gives up with None as soon as cancel is set, or
+    when the person will write nothing more. show, when given, is handed the prompt before.
+    """
+
+    name = "manual"
+    proven = TASKS
+
+    def __init__(
+        self,
+        read: Callable[[threading.Event], str | None],
+        show: Callable[[Sequence[Part]], None] | None = None,
+    ) -> None:
+        self._read = read
+        self._show = show
+
+    def reply(
+        self,
+        parts: Sequence[Part],
+        *,
+        ids: Sequence[str],
+        cancel: threading.Event,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Reply:
+        """What the person typed, unchanged; they saw it already, so on_text hears nothing."""
+        return self._ask(parts, cancel)
+
+    def write(
+        self,
+        parts: Sequence[Part],
+        *,
+        max_tokens: int,
+        cancel: threading.Event,
+        grammar: str | None = None,
+    ) -> Reply:
+        """What the person typed, unchanged."""
+        return self._ask(parts, cancel)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _ask(self, parts: Sequence[Part], cancel: threading.Event) -> Reply:
+        started = time.perf_counter()
+        if self._show is not None:
+            self._show(parts)
+        text = self._read(cancel)
+        ms = (time.perf_counter() - started) * 1000
+        finish: Finish = "cancelled" if text is None else "stop"
+        return Reply(text or "", finish, None, None, None, ms, self.name)

@@ -1,0 +1,88 @@
+"""The seam to whoever writes text: the parts of a prompt, the reply, and ``Generator``."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from sia.errors import SiaError, Unavailable
+
+Finish = Literal["stop", "length", "cancelled"]
+
+# act: answer a turn with a core action; the others: write a text.
+TASKS = frozenset({"act", "message", "judge", "name", "summarise", "report"})
+
+
+class GeneratorError(SiaError):
+    """The generator cannot answer this: the message says why and what to change."""
+
+
+class GeneratorUnavailable(GeneratorError, Unavailable):
+    """The server behind the generator is away, busy or refuses; trying later may help."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One turn of the prompt. Its text is data: no text can open or close a turn."""
+
+    role: Literal["system", "user", "assistant"]
+    text: str
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What was written, why it ended, and what it cost.
+
+    finish: ``stop`` (whole), ``length`` (cut at the budget; a core action was closed by force and
+    parses, but a script in it is half a script and must not be run), ``cancelled`` (the text so
+    far). prompt_tokens, evaluated, generated count tokens: of the whole prompt, of the part of it
+    that was not in the cache, and sampled; None where a server does not tell. ms is wall time.
+    """
+
+    text: str
+    finish: Finish
+    prompt_tokens: int | None
+    evaluated: int | None
+    generated: int | None
+    ms: float
+    model: str
+
+
+class Generator(Protocol):
+    """Writes core actions and texts, one call at a time.
+
+    name: goes into the iteration file. proven: the writing tasks (of ``TASKS``) it is good
+    enough for. A set ``cancel`` ends a call within a second, with finish ``cancelled``.
+    """
+
+    name: str
+    proven: frozenset[str]
+
+    def reply(
+        self,
+        parts: Sequence[Part],
+        *,
+        ids: Sequence[str],
+        cancel: threading.Event,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Reply:
+        """One core action as XML; ids are the entries that may be deleted.
+
+        on_text is given the text as it comes, on the calling thread. Where no grammar can be
+        enforced (a server, a person) the text may be anything. Raises GeneratorError.
+        """
+
+    def write(
+        self,
+        parts: Sequence[Part],
+        *,
+        max_tokens: int,
+        cancel: threading.Event,
+        grammar: str | None = None,
+    ) -> Reply:
+        """Free text for a writing task, held to grammar (GBNF, rule ``root``) where possible."""
+
+    def close(self) -> None:
+        """Free what is held; no call may follow."""

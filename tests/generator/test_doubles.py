@@ -1,0 +1,76 @@
+"""The generators without a model: a person, and a script."""
+
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from semif.llama import Model
+from sia.generator.local import LocalGenerator
+from sia.generator.manual import ManualGenerator
+from sia.generator.remote import RemoteGenerator
+from sia.generator.testing import Call, ScriptedGenerator, until_cancelled
+from sia.generator.types import TASKS, Generator, GeneratorError, Part
+
+PARTS = (Part("system", "You act."), Part("user", "Go on now."))
+NEVER = threading.Event()
+
+
+def test_all_are_generators(tiny: Model) -> None:
+    generators: list[Generator] = [
+        ManualGenerator(lambda cancel: None),
+        ScriptedGenerator(),
+        RemoteGenerator("https://example.org/v1", "m"),
+        LocalGenerator(tiny, n_ctx=512, threads=1, max_tokens=64, proven=frozenset({"name"})),
+    ]
+    assert [g.name for g in generators] == ["manual", "scripted", "m", "tiny"]
+    proven = [TASKS, TASKS, frozenset(), frozenset({"name"})]
+    assert [g.proven for g in generators] == proven
+    for generator in generators:
+        generator.close()
+        generator.close()
+
+
+def test_a_person_answers() -> None:
+    seen: list[Sequence[Part]] = []
+    lines = iter([" <stop/> \n", "Dear Anna", None])
+    generator = ManualGenerator(lambda cancel: next(lines), show=seen.append)
+    reply = generator.reply(PARTS, ids=["e1"], cancel=NEVER)
+    assert (reply.text, reply.finish, reply.model) == (" <stop/> \n", "stop", "manual")
+    assert generator.write(PARTS, max_tokens=5, cancel=NEVER).text == "Dear Anna"
+    nothing = generator.reply(PARTS, ids=[], cancel=NEVER)
+    assert (nothing.text, nothing.finish) == ("", "cancelled")
+    assert seen == [PARTS] * 3
+
+
+def test_a_person_is_interrupted() -> None:
+    cancel = threading.Event()
+
+    def read(event: threading.Event) -> str | None:
+        threading.Timer(0.05, cancel.set).start()
+        event.wait(5)
+        return None
+
+    assert ManualGenerator(read).reply(PARTS, ids=[], cancel=cancel).finish == "cancelled"
+
+
+def test_a_script_is_followed() -> None:
+    generator = ScriptedGenerator(["<stop/>", lambda parts, cancel: parts[1].text.upper()])
+    shown: list[str] = []
+    reply = generator.reply(PARTS, ids=["e1"], cancel=NEVER, on_text=shown.append)
+    assert reply.text == "<stop/>" and shown == ["<stop/>"]
+    assert (reply.prompt_tokens, reply.generated, reply.ms) == (5, 1, 0.0)
+    assert generator.write(PARTS, max_tokens=5, cancel=NEVER).text == "GO ON NOW."
+    assert generator.calls == [Call("reply", PARTS, ("e1",)), Call("write", PARTS)]
+    with pytest.raises(GeneratorError, match="no reply for call 3"):
+        generator.reply(PARTS, ids=[], cancel=NEVER)
+
+
+def test_a_script_waits_to_be_cancelled() -> None:
+    cancel = threading.Event()
+    threading.Timer(0.05, cancel.set).start()
+    generator = ScriptedGenerator([until_cancelled, "<stop/>"])
+    reply = generator.reply(PARTS, ids=[], cancel=cancel)
+    assert (reply.text, reply.finish) == ("", "cancelled")
+    cancel.clear()
+    assert generator.reply(PARTS, ids=[], cancel=cancel).finish == "stop"
