@@ -1,0 +1,125 @@
+"""Decisions joined with their labels into labelled rows, the form SemIf trains and measures on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from semif.errors import DecisionError
+from semif.jsonl import iter_rows
+from semif.log import Label
+from semif.types import Decision
+
+_RANK = {"assessed": 0, "verified": 1, "human": 2}
+Report = Callable[[object], None]
+
+
+@dataclass(frozen=True)
+class LabelledRow:
+    """A decision with what it should have been, or at least what it should not.
+
+    `outcome` is None where only `not_outcomes` are known. `source` is "given" for rows that came
+    labelled.
+    """
+
+    decision: Decision
+    outcome: str | None
+    not_outcomes: tuple[str, ...]
+    source: str
+    weight: float
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], row: str) -> LabelledRow:
+        """Read a SemIf row as it is; DecisionError when it is malformed or has no outcome."""
+        decision = Decision.from_json(value, row)
+        outcome = value.get("observed_outcome")
+        if outcome not in {option.id for option in decision.options}:
+            raise DecisionError(row, "observed_outcome", f"{outcome!r} is none of the options")
+        weight = value.get("weight", 1.0)
+        return cls(decision, outcome, (), str(value.get("source", "given")), float(weight))
+
+    def to_json(self) -> dict[str, Any]:
+        """A SemIf row; one without an outcome has `not_outcomes` instead."""
+        known: dict[str, Any] = {"observed_outcome": self.outcome}
+        if self.outcome is None:
+            known = {"not_outcomes": list(self.not_outcomes)}
+        return {**self.decision.to_json(), **known, "source": self.source, "weight": self.weight}
+
+
+def labelled(home: Path, report: Report) -> Iterator[LabelledRow]:
+    """The labelled rows of a home's `.sia` folder; what cannot be read goes to `report`."""
+    labels = read_labels(home / ".sia" / "labels.jsonl", report)
+    yield from join(iter_rows(home / ".sia" / "decisions.jsonl", report), labels, report)
+
+
+def read_labels(path: Path, report: Report) -> list[Label]:
+    """All whole labels of a file, in order."""
+    labels = []
+    for value in iter_rows(path, report):
+        try:
+            labels.append(Label.from_json(value, f"{path.name} ({value.get('id')})"))
+        except DecisionError as error:
+            report(error)
+    return labels
+
+
+def join(
+    rows: Iterable[Mapping[str, Any]], labels: Iterable[Label], report: Report
+) -> Iterator[LabelledRow]:
+    """Labelled rows in the order of `rows`; rows that no label speaks about are left out."""
+    by_row: dict[str, list[Label]] = defaultdict(list)
+    for label in _valid(list(labels)):
+        by_row[label.row].append(label)
+    for value in rows:
+        if value.get("id") not in by_row:
+            continue
+        try:
+            decision = Decision.from_json(value, "decisions.jsonl")
+        except DecisionError as error:
+            report(error)
+            continue
+        result = _judge(decision, by_row.pop(decision.id), report)
+        if result is not None:
+            yield result
+    for row in by_row:
+        report(f"labels.jsonl: the row {row} is labelled but not in decisions.jsonl")
+
+
+def _valid(labels: list[Label]) -> Iterator[Label]:
+    """Labels of weight above 0 that no label of the same or a higher source supersedes."""
+    known = {label.id: label for label in labels}
+    gone = {
+        label.supersedes
+        for label in labels
+        if label.supersedes in known
+        and _RANK[label.source] >= _RANK[known[label.supersedes].source]
+    }
+    return (label for label in labels if label.weight > 0 and label.id not in gone)
+
+
+def _judge(decision: Decision, labels: list[Label], report: Report) -> LabelledRow | None:
+    options = {option.id for option in decision.options}
+    for label in labels:
+        if label.option not in options:
+            report(f"label {label.id}: {label.option!r} is no option of the row {label.row}")
+    fitting = [label for label in labels if label.option in options]
+    # Latest human, then verified, then assessed; the file is in order of time, sorting is stable.
+    ranked = sorted(reversed(fitting), key=lambda label: -_RANK[label.source])
+    denied: list[Label] = []
+    for label in ranked:
+        if label.polarity == "not":
+            denied.append(label)
+        elif label.option not in {other.option for other in denied}:
+            return LabelledRow(decision, label.option, (), label.source, label.weight)
+    if not denied:
+        return None
+    return LabelledRow(
+        decision,
+        None,
+        tuple(dict.fromkeys(label.option for label in denied)),
+        denied[0].source,
+        denied[0].weight,
+    )

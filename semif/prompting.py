@@ -1,0 +1,149 @@
+"""Prompt texts of the two readouts, rendered strictly from data files in `prompts/`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from semif.errors import DecisionError, ModelError
+from semif.types import Decision, Option
+
+# Whatever a reader could take for the end of a line: a value must not forge the next one.
+_LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The texts of one decision for `branches`: `criterion` is the cacheable prefix."""
+
+    criterion: str
+    state: str
+    branches: tuple[tuple[Option, str], ...]
+
+    @cached_property
+    def sha256(self) -> str:
+        """sha256 of criterion, state and all branches, one after the other."""
+        return _sha256(self.criterion + self.state + "".join(text for _, text in self.branches))
+
+
+class BranchesPrompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The readout `branches`: criterion first, then the state, then a branch per option."""
+
+    prompt_version: str
+    criterion: str
+    option: str
+    state: str
+    text_key: str
+    branch: str
+    yes: str
+    no: str
+
+    def render(self, decision: Decision) -> Rendered:
+        """Options sorted by id, so that their order cannot matter; values on one line each."""
+        options = sorted(decision.options, key=lambda option: option.id)
+        return Rendered(
+            criterion=self.criterion.format(question=_line(decision.question))
+            + "".join(
+                self.option.format(id=option.id, description=_line(option.description))
+                for option in options
+            ),
+            state="".join(
+                self.state.format(key=key, value=_line(value))
+                for key, value in self._pairs(decision)
+            ),
+            branches=tuple((option, self.branch.format(id=option.id)) for option in options),
+        )
+
+    def _pairs(self, decision: Decision) -> list[tuple[str, str]]:
+        state = decision.state
+        if isinstance(state, str):
+            return [(self.text_key, state)]
+        if not isinstance(state, Mapping):
+            raise DecisionError(decision.id, "state", "must be a text or an object of texts")
+        for key, value in state.items():
+            if not key.strip() or _line(key) != key:
+                raise DecisionError(decision.id, "state", f"the key {key!r} is empty or no line")
+            if not isinstance(value, str):
+                raise DecisionError(decision.id, f"state.{key}", "must be a string")
+        return list(state.items())
+
+
+class LettersPrompt(msgspec.Struct, frozen=True):
+    """The published SemIf prompt: a chat whose answer is one letter."""
+
+    prompt_version: str
+    system: str
+    payload_keys: tuple[str, str, str]
+    option_keys: tuple[str, str]
+    letters: str
+
+    def user(self, decision: Decision) -> str:
+        """The user message: state, question and lettered options as JSON."""
+        if len(decision.options) > len(self.letters):
+            message = f"{len(decision.options)} are more than the readout letters takes (16)"
+            raise DecisionError(decision.id, "options", message)
+        evidence, criterion, options = self.payload_keys
+        letter, description = self.option_keys
+        for i, option in enumerate(decision.options):
+            if not option.description.strip():
+                raise DecisionError(decision.id, f"options[{i}].description", "is empty")
+        lettered = [
+            {letter: self.letters[i], description: option.description}
+            for i, option in enumerate(decision.options)
+        ]
+        payload = {evidence: decision.state, criterion: decision.question, options: lettered}
+        return json.dumps(payload, ensure_ascii=False, default=dict)
+
+
+def load_prompt(version: str) -> BranchesPrompt | LettersPrompt:
+    """The prompt a revision pins, checked; ModelError 78 for a version this program lacks."""
+    kinds: dict[str, type[BranchesPrompt] | type[LettersPrompt]] = {
+        "branches-v1": BranchesPrompt,
+        "direct-options-v1": LettersPrompt,
+    }
+    if version not in kinds:
+        raise ModelError(f"prompt version {version!r} is unknown; this program has {list(kinds)}")
+    data = files("semif").joinpath("prompts", f"{version}.json").read_bytes()
+    return msgspec.json.decode(data, type=kinds[version])
+
+
+def chat(template: str, bos: str, eos: str) -> Callable[[str, str], str]:
+    """Render (system, user) with a model's own chat template, ready for the answer's first token.
+
+    ModelError 78 when the template is broken or refuses a system message.
+    """
+    from jinja2 import TemplateError
+    from llama_cpp.llama_chat_format import Jinja2ChatFormatter
+
+    try:
+        formatter = Jinja2ChatFormatter(template, eos_token=eos, bos_token=bos)
+    except TemplateError as error:
+        raise ModelError(f"the model's chat template is broken: {error}") from error
+
+    def render(system: str, user: str) -> str:
+        messages: list[Any] = [
+            {"role": "system", "content": system},
+            {"role": "user", "content": user},
+        ]
+        try:
+            return str(formatter(messages=messages, enable_thinking=False).prompt)
+        except (TemplateError, ValueError) as error:
+            raise ModelError(f"the model's chat template failed: {error}") from error
+
+    return render
+
+
+def _line(text: str) -> str:
+    return _LINE_BREAK.sub(" ", text)
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
