@@ -1,0 +1,180 @@
+"""Writes an e-mail in the person's words, shows it, and sends it once they agree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from sia import contacts, mail
+from sia.contacts import Contact, Contacts
+from sia.skills.api import Ctx, Failed, Finished, Unproven
+
+from . import wording
+
+_TRIES = 3
+_MOST = 60  # contacts that one decision is asked about
+
+
+def recipient(ctx: Ctx) -> None:
+    _sender(ctx)  # before anything is asked: without it nothing can be sent
+    known = _contacts(ctx)
+    read = wording.read(ctx.request)
+    typed = contacts.ADDRESS.findall(read.recipient)
+    if typed:
+        names = {person.email: person for person in known.people if person.email}
+        people = [names[email].name if email in names else "" for email in typed]
+        ctx.state.update(to=[list(pair) for pair in zip(people, typed, strict=True)], called=[])
+        return
+    person = _meant(ctx, read.recipient, known.people)
+    if person:
+        email = person.email or _address(ctx, f"{person.name} has no e-mail address. Which is it?")
+        ctx.state.update(to=[[person.name, email]], called=sorted(person.called))
+    else:
+        _asked_for(ctx, known)
+
+
+def write(ctx: Ctx) -> None:
+    read = wording.read(ctx.request)
+    body, unclear = read.body, read.unclear
+    if not body and not unclear:
+        called = frozenset(ctx.state["called"]) | contacts.words(" ".join(sum(ctx.state["to"], [])))
+        body, unclear = wording.told(ctx.request, called)
+    if not body:
+        try:
+            body = ctx.generate("message", f"To: {_shown(ctx)}\nRequest: {ctx.request}").strip()
+        except Unproven:
+            body = ctx.ask(_question(ctx, unclear))
+    if not body:
+        raise Failed("There is no text to send.", "text")
+    subject = " ".join((read.subject or wording.subject_of(body)).split())
+    ctx.state.update(body=body, subject=subject, written=ctx.now.isoformat())
+
+
+def approve(ctx: Ctx) -> None:
+    ctx.say(f"To: {_shown(ctx)}\nSubject: {ctx.state['subject']}\n\n{ctx.state['body']}")
+    if not ctx.confirm(f"Send this e-mail to {_shown(ctx)}?"):
+        ctx.say("All right, it is not sent.")
+        raise Finished
+
+
+def send(ctx: Ctx) -> None:
+    state = ctx.state
+    server = _server(ctx)
+
+    def do(key: str) -> dict[str, str]:
+        try:
+            message = mail.build(
+                (ctx.person.name, _sender(ctx)),
+                [(name, email) for name, email in state["to"]],
+                state["subject"],
+                state["body"],
+                datetime.fromisoformat(state["written"]),
+                key,
+            )
+            return {"id": message["Message-ID"], "partly": mail.send(server, message)}
+        except ValueError as error:
+            return {"refused": f"it cannot be written as an e-mail: {error}"}
+        except mail.Refused as error:
+            return {"refused": str(error)}
+        except mail.Unknown as error:
+            raise Failed(f"{error}; it may or may not have been sent.", "environment") from None
+
+    result = ctx.effect("send e-mail", do)
+    if result is None:
+        ctx.say("I cannot tell whether the e-mail left, so I did not send it again.")
+        return
+    if result.get("refused"):
+        raise Failed(f"The e-mail was not sent: {result['refused']}.", "environment")
+    state["accepted"] = result["id"]
+    partly = f" But {result['partly']}." if result["partly"] else ""
+    ctx.say(f"Sent to {_shown(ctx)}.{partly}")
+
+
+def verify(ctx: Ctx) -> bool | None:
+    return True if ctx.state.get("accepted") else None
+
+
+def _sender(ctx: Ctx) -> str:
+    sender = ctx.settings.get("sender") or ctx.person.email
+    if not sender:
+        raise Failed("Set person.email in sia.toml: who sends it?", "environment")
+    return sender
+
+
+def _server(ctx: Ctx) -> mail.MailServer:
+    given, file = ctx.settings, ctx.settings.get("password_file")
+    return mail.MailServer(
+        host=given["host"],
+        port=given.get("port", 587),
+        tls=given.get("tls", "starttls"),
+        user=given.get("user", ""),
+        password_env=given.get("password_env", ""),
+        password_file=_path(ctx, file) if file else None,
+    )
+
+
+def _path(ctx: Ctx, text: str) -> Path:
+    return ctx.folders.home / Path(text).expanduser()
+
+
+def _contacts(ctx: Ctx) -> Contacts:
+    try:
+        return contacts.load(_path(ctx, ctx.settings.get("contacts") or "contacts"))
+    except OSError as error:
+        raise Failed(f"The contacts cannot be read: {error}", "environment") from None
+
+
+def _meant(ctx: Ctx, phrase: str, people: Sequence[Contact]) -> Contact | None:
+    """The contact whom the words name; a decision only where they describe someone."""
+    near = contacts.matching(people, phrase)
+    if len(near) == 1:
+        return near[0]
+    if near:  # nothing in the words tells them apart: a decision could only guess
+        shown = {
+            f"{person.description} <{person.email or 'no address'}>": person for person in near
+        }
+        return shown[ctx.ask("Who is meant?", list(shown))]
+    describes = re.match(r"(?:my|our|the|meine?[mnr]?)\s", phrase, re.I)
+    if describes and 0 < len(people) <= _MOST:
+        options = [(person.id, person.description) for person in people]
+        id = ctx.choose("Which contact is meant?", options, none=True)
+        return next((person for person in people if person.id == id), None)
+    return None
+
+
+def _asked_for(ctx: Ctx, known: Contacts) -> None:
+    """The person says who: an address, or words that name one contact."""
+    problems = "".join(f"\n(Left out of the contacts: {problem})" for problem in known.problems[:3])
+    question = f"Who should get it? Name a contact or an e-mail address.{problems}"
+    for _ in range(_TRIES):
+        answer = ctx.ask(question)
+        typed = contacts.ADDRESS.findall(answer)
+        near = contacts.matching(known.people, answer)
+        if typed:
+            ctx.state.update(to=[["", email] for email in typed], called=[])
+            return
+        if len(near) == 1 and near[0].email:
+            called = sorted(near[0].called | contacts.words(answer))
+            ctx.state.update(to=[[near[0].name, near[0].email]], called=called)
+            return
+        why = "Several contacts fit" if len(near) > 1 else "No contact with an address fits"
+        question = f"{why} {answer!r}. Who should get it?"
+    raise Failed("I do not know who should get the e-mail.", "which")
+
+
+def _address(ctx: Ctx, question: str) -> str:
+    typed = contacts.ADDRESS.findall(ctx.ask(question))
+    if len(typed) != 1:
+        raise Failed("That is no e-mail address; nothing is sent.", "text")
+    return typed[0]
+
+
+def _question(ctx: Ctx, unclear: str) -> str:
+    found = f" I have “{unclear}”; write it as it should be read." if unclear else ""
+    return f"What should the message to {_shown(ctx)} say?{found}"
+
+
+def _shown(ctx: Ctx) -> str:
+    return ", ".join(f"{name} <{email}>" if name else email for name, email in ctx.state["to"])

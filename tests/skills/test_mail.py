@@ -1,0 +1,169 @@
+"""Messages built and sent to real servers: what arrives, what is refused, what stays unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from sia import mail
+
+SENT = datetime(2026, 11, 30, 15, 0, tzinfo=ZoneInfo("Europe/Berlin"))
+Start = Callable[..., Any]
+
+
+def build(**given: Any) -> EmailMessage:
+    values = {
+        "sender": ("Robin Falk", "robin@example.org"),
+        "recipients": [("Anna Berg", "anna@example.org")],
+        "subject": "Late",
+        "body": "I will be late.",
+        "sent": SENT,
+        "key": "r1-send-1",
+    }
+    return mail.build(**{**values, **given})
+
+
+def server(port: int, **given: Any) -> mail.MailServer:
+    return mail.MailServer("127.0.0.1", port, **{"tls": "none", **given})
+
+
+def test_arrives_as_written(mail_server: Start) -> None:
+    inbox = mail_server()
+    body = "Grüße 🐈 " + "lang " * 400 + "\n.\nFrom here\n"
+    assert mail.send(server(inbox.port), build(subject="Käse & „Brot“ " * 9, body=body)) == ""
+    [message] = inbox.messages
+    assert message.get_content().replace("\r\n", "\n") == body
+    assert message["Subject"] == ("Käse & „Brot“ " * 9)
+    assert message["From"] == "Robin Falk <robin@example.org>"
+    assert message["To"] == "Anna Berg <anna@example.org>"
+    assert message["Date"].datetime == SENT
+    assert inbox.recipients == [["anna@example.org"]]
+
+
+def test_the_id_follows_from_key_sender_and_time() -> None:
+    one, again = build()["Message-ID"], build()["Message-ID"]
+    assert one == again and one.endswith("@example.org>")
+    assert one != build(key="r2-send-1")["Message-ID"]
+    assert one != build(sent=SENT.replace(year=2027))["Message-ID"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"subject": "Hi\nBcc: all@evil.example"},
+        {"subject": "Hi\r\n\r\nbody"},
+        {"recipients": [("Anna\r\nBcc: all@evil.example", "anna@example.org")]},
+        {"recipients": [("Anna", "anna@example.org\nBcc: all@evil.example")]},
+        {"recipients": [("Anna", "no address")]},
+        {"recipients": [("Jürgen", "jürgen@example.org")]},
+        {"recipients": [("Jürgen", "j@bücher.example")]},
+        {"sender": ("Robin\n", "robin@example.org")},
+    ],
+)
+def test_no_header_can_be_slipped_in(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        build(**given).as_bytes()
+
+
+def test_a_name_with_signs_stays_a_name(mail_server: Start) -> None:
+    inbox = mail_server()
+    name = 'Berg, "Anna" <all@evil.example>'
+    mail.send(server(inbox.port), build(recipients=[(name, "anna@example.org")]))
+    assert inbox.recipients == [["anna@example.org"]]
+    [address] = inbox.messages[0]["To"].addresses
+    assert (address.display_name, address.addr_spec) == (name, "anna@example.org")
+
+
+def test_login_and_passwords(
+    mail_server: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inbox = mail_server(login=True)
+    file = tmp_path / "password"
+    file.write_text("s3cret\n")
+    file.chmod(0o644)
+    by_file = server(inbox.port, user="robin", password_file=file)
+    with pytest.raises(mail.Refused, match="chmod 600"):
+        mail.send(by_file, build())
+    file.chmod(0o600)
+    mail.send(by_file, build())
+    by_name = server(inbox.port, user="robin", password_env="TEST_MAIL_PASSWORD")
+    with pytest.raises(mail.Refused, match="TEST_MAIL_PASSWORD .* is not set"):
+        mail.send(by_name, build())
+    monkeypatch.setenv("TEST_MAIL_PASSWORD", "wrong")
+    with pytest.raises(mail.Refused, match="refused user robin and the password: 535") as error:
+        mail.send(by_name, build())
+    assert "wrong" not in str(error.value)
+    monkeypatch.setenv("TEST_MAIL_PASSWORD", "s3cret")
+    mail.send(by_name, build())
+    assert len(inbox.messages) == 2
+    with pytest.raises(mail.Refused, match="set email.password_file"):
+        mail.send(server(inbox.port, user="robin"), build())
+    with pytest.raises(mail.Refused, match="password file .*: No such file"):
+        mail.send(server(inbox.port, user="robin", password_file=tmp_path / "none"), build())
+
+
+def test_a_password_never_travels_readable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_MAIL_PASSWORD", "s3cret")
+    far = mail.MailServer("mail.example.org", 25, "none", "robin", "TEST_MAIL_PASSWORD")
+    with pytest.raises(mail.Refused, match="would travel readable"):
+        mail.send(far, build())
+
+
+@pytest.mark.parametrize("mode", ["starttls", "tls"])
+def test_tls(
+    mail_server: Start, certificate: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    inbox = mail_server(**{mode: certificate})
+    with pytest.raises(mail.Refused, match="no safe connection .*self-signed certificate"):
+        mail.send(server(inbox.port, tls=mode), build())
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "cert.pem"))
+    mail.send(server(inbox.port, tls=mode), build())
+    assert len(inbox.messages) == 1
+
+
+def test_refusals_are_one_clear_line(mail_server: Start) -> None:
+    inbox = mail_server(refuse=("anna@example.org",))
+    with pytest.raises(mail.Refused, match=r"^the mail server refused anna@example.org \(550 no"):
+        mail.send(server(inbox.port), build())
+    both = [("", "anna@example.org"), ("", "bo@example.org")]
+    assert "refused anna@example.org" in mail.send(server(inbox.port), build(recipients=both))
+    assert inbox.recipients == [["bo@example.org"]]
+    full = mail_server(reject="552 mailbox full")
+    with pytest.raises(mail.Refused, match="refused the message: 552 mailbox full"):
+        mail.send(server(full.port), build())
+    with pytest.raises(mail.Refused, match="STARTTLS extension not supported"):
+        mail.send(server(full.port, tls="starttls"), build())
+    with pytest.raises(mail.Refused, match="AUTH extension not supported"):
+        mail.send(server(full.port, user="robin", password_env="HOME"), build())
+
+
+def test_no_server(talker: Start) -> None:
+    with pytest.raises(mail.Refused, match=r"127.0.0.1:1 cannot be reached: Connection refused"):
+        mail.send(server(1), build())
+    with pytest.raises(mail.Refused, match="cannot be reached"):
+        mail.send(mail.MailServer("no..such host", 25, "none"), build())
+    with pytest.raises(mail.Refused, match=r"did not answer within 0.3 s"):
+        mail.send(server(talker()), build(), timeout=0.3)
+    with pytest.raises(mail.Refused, match="is no mail server that works"):
+        mail.send(server(talker(b"HTTP/1.1 400 Bad\r\n")), build())
+    with pytest.raises(mail.Refused, match="no safe connection"):
+        mail.send(server(talker(b"220 plain\r\n"), tls="tls"), build())
+
+
+GREETING = (b"220 hi\r\n", b"250 hi\r\n", b"250 ok\r\n", b"250 ok\r\n")
+
+
+def test_cut_off_after_the_message_is_unknown(talker: Start) -> None:
+    with pytest.raises(mail.Unknown, match="broke while sending"):
+        mail.send(server(talker(*GREETING, b"354 go on\r\n")), build())
+
+
+def test_cut_off_after_it_was_accepted_is_sent(talker: Start) -> None:
+    port = talker(*GREETING, b"354 go on\r\n", b"250 queued\r\n")
+    assert mail.send(server(port), build()) == ""
