@@ -1,0 +1,3 @@
+from sia.cli.main import entry
+
+entry()
