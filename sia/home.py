@@ -1,0 +1,196 @@
+"""A home: the folder that holds one agent's configuration, state, contexts and notes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from pathlib import Path
+
+from sia import config as configuration
+from sia.errors import ConfigError, Unavailable
+from sia.skills.api import Folders, Person
+
+USER_MD = """# About me
+
+Facts about the person SIA works for, one a line. SIA reads this at the start of a session.
+"""
+
+
+@dataclass(frozen=True)
+class Home:
+    folder: Path
+    config: configuration.Config
+
+    @property
+    def state(self) -> Path:
+        return self.folder / ".sia"
+
+    @property
+    def contexts(self) -> Path:
+        return self.folder / "contexts"
+
+    @property
+    def tasks(self) -> Path:
+        return self.folder / "tasks"
+
+    @property
+    def work(self) -> Path:
+        """Where scripts run: the one folder, with tasks, that a sandboxed one may write."""
+        return self.folder / "work"
+
+    @property
+    def database(self) -> Path:
+        return self.state / "state.db"
+
+    @property
+    def decisions(self) -> Path:
+        return self.state / "decisions.jsonl"
+
+    @property
+    def labels(self) -> Path:
+        return self.state / "labels.jsonl"
+
+    @property
+    def scripts(self) -> Path:
+        return self.state / "scripts"
+
+    @property
+    def log(self) -> Path:
+        return self.state / "log"
+
+    @property
+    def revisions(self) -> Path:
+        return self.state / "revisions"
+
+    @property
+    def socket(self) -> Path:
+        return self.state / "socket"
+
+    @property
+    def zone(self) -> tzinfo:
+        return timezone(self.config.person.timezone)
+
+    @property
+    def folders(self) -> Folders:
+        return Folders(
+            home=self.folder,
+            tasks=self.tasks,
+            notes=self._inside(self.config.notes.folder),
+            files=self._inside(self.config.files.folder),
+        )
+
+    @property
+    def person(self) -> Person:
+        person = self.config.person
+        return Person(person.name or login_name(), person.email, str(self.zone))
+
+    @property
+    def skill_roots(self) -> tuple[Path, ...]:
+        """The checkout's skills, then the home's, which win by name."""
+        return (checkout() / "skills", self.folder / "skills")
+
+    def _inside(self, path: str) -> Path:
+        return (self.folder / Path(path).expanduser()).resolve()
+
+    def settings(self, category: str) -> dict:
+        """The section of the configuration named like a category, paths made whole."""
+        values = configuration.section(self.config, category)
+        for name in ("contacts", "password_file", "folder"):
+            if values.get(name):
+                values[name] = str(self._inside(values[name]))
+        return values
+
+
+def checkout() -> Path:
+    """The folder this code was checked out into."""
+    return Path(__file__).resolve().parent.parent
+
+
+def login_name() -> str:
+    try:
+        entry = pwd.getpwuid(os.getuid())
+    except KeyError:
+        return ""
+    return entry.pw_gecos.split(",")[0] or entry.pw_name
+
+
+def timezone(name: str) -> tzinfo:
+    """The named zone, or the machine's own."""
+    from zoneinfo import ZoneInfo
+
+    if name:
+        return ZoneInfo(name)
+    import tzlocal
+
+    return tzlocal.get_localzone()
+
+
+def open_home(folder: Path) -> Home:
+    """Read the configuration of a home and make its folders.
+
+    Raises ConfigError for a bad sia.toml and for a folder that cannot be written.
+    """
+    folder = folder.expanduser().resolve()
+    home = Home(folder, configuration.load(folder / "sia.toml"))
+    try:
+        for path in (folder, home.contexts, home.tasks / "reminders", home.state, home.work):
+            path.mkdir(parents=True, exist_ok=True)
+        home.state.chmod(0o700)
+        for path in (home.log, home.scripts, home.revisions):
+            path.mkdir(mode=0o700, exist_ok=True)
+        user = folder / "user.md"
+        if not user.exists():
+            user.write_text(USER_MD, "utf-8")
+        for name in ("tasks", "user.md"):  # `ls tasks` and `cat user.md` work where scripts run
+            if not (home.work / name).is_symlink():
+                (home.work / name).symlink_to(Path("..") / name)
+    except OSError as error:
+        raise ConfigError(
+            f"the home {folder} cannot be written: {error.strerror}; choose another with --home"
+        ) from None
+    if not os.access(home.state, os.W_OK):
+        raise ConfigError(f"the home {folder} cannot be written; choose another with --home")
+    return home
+
+
+@contextmanager
+def lock(home: Home) -> Iterator[None]:
+    """Hold the home: one loop at a time. Raises Unavailable naming the holder."""
+    with open(home.state / "lock", "a+", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().strip() or "?"
+            raise Unavailable(
+                f"the home {home.folder} is in use by process {holder}; "
+                'speak to it with: sia "text", or sia attach'
+            ) from None
+        file.seek(0)
+        file.truncate()
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def locked(home: Home) -> bool:
+    """Whether a loop holds the home now."""
+    try:
+        with open(home.state / "lock", encoding="ascii") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def new_session(now: datetime) -> str:
+    """A session's name: its start in UTC and four hex digits."""
+    return f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"

@@ -1,0 +1,107 @@
+"""Writes a turn down: decision rows, database, iteration file, in this order, each synced."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from semif.log import DecisionLog, append_labels
+from semif.types import Answer
+from sia import record
+from sia.context import state_text, to_xml
+from sia.entries import DecisionView, Iteration, Text
+from sia.home import Home
+from sia.prompt import VERSION, prompt
+from sia.session import Session
+from sia.store import Store
+from sia.turn import Turn
+
+
+def decision_view(answer: Answer, source: str) -> DecisionView:
+    decision = answer.decision
+    return DecisionView(
+        id=decision.id,
+        phase=decision.phase,
+        source=source,
+        selected=answer.selected,
+        question=decision.question,
+        state=state_text(decision.state),
+        options=tuple(
+            (option.id, option.description, answer.probs[option.id]) for option in decision.options
+        ),
+    )
+
+
+class Recorder:
+    """The record of one home and session."""
+
+    def __init__(
+        self, home: Home, store: Store, session: Session, decisions: DecisionLog
+    ) -> None:
+        self._home, self._store, self._session = home, store, session
+        self._decisions = decisions
+
+    def keep(self, text: str, name: str) -> Text:
+        """``text`` for an entry of the coming iteration; what XML cannot hold also as a file."""
+        folder = self._home.contexts / self._session.name / f"{self._session.n + 1:06d}.d"
+        return record.keep_text(text, name, folder)
+
+    def record(
+        self, turn: Turn, iteration: Iteration, logged: set[int], shown: Sequence[int]
+    ) -> list[tuple[int, str, str]]:
+        """Make the turn last; the messages now to be shown, as (number, run, text).
+
+        logged: answers (by id()) whose rows the intake has written already. shown: messages that
+        earlier turns showed.
+        """
+        iteration = self._complete(turn, iteration)
+        fresh = [(answer, source) for answer, source in turn.decided if id(answer) not in logged]
+        for answer, _ in fresh:
+            self._decisions.append([answer], turn.run.id if turn.run else "")
+        xml = to_xml(iteration)
+        session, store = self._session, self._store
+        session.n = iteration.n
+        with store.transaction():
+            messages = [(store.add_message(run, text), run, text) for run, text in turn.messages]
+            store.drop_messages(shown)
+            for run in (*turn.runs, *([turn.run] if turn.run else [])):
+                store.save_run(run)
+            if turn.run:
+                for item in turn.results:
+                    store.save_result(
+                        turn.run.id, item.action, item.ordinal, item.method, item.value
+                    )
+                store.drop_taken(turn.taken)
+                self._remember_rows(turn)
+            session.save(store)
+            store.save_unfiled(session.name, iteration.n, xml)
+        session.saved(iteration.entries)
+        record.write_iteration(self._home.contexts, session.name, iteration.n, xml)
+        append_labels(self._home.labels, turn.labels)
+        return messages
+
+    def _complete(self, turn: Turn, iteration: Iteration) -> Iteration:
+        text = prompt(iteration)
+        return replace(
+            iteration,
+            decisions=tuple(decision_view(answer, source) for answer, source in turn.decided),
+            response=turn.response,
+            run=turn.run.id if turn.run else "",
+            generator=turn.generator,
+            prompt_version=VERSION,
+            system_sha256=text.system_sha256,
+            prompt_sha256=text.sha256,
+        )
+
+    def _remember_rows(self, turn: Turn) -> None:
+        """Which rows led to the run's outcome, for its labels; forgotten when it ends."""
+        run = turn.run
+        key = f"rows_{run.id}"
+        if run.status in ("done", "failed", "cancelled"):
+            self._store.drop_meta(key)
+            return
+        rows = json.loads(self._store.meta(key, "[]"))
+        found = turn.rows(run.id)
+        if found:
+            self._store.set_meta(key, json.dumps(rows + found))
