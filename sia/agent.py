@@ -1,0 +1,326 @@
+"""The agent of one home, put together: models, loop, intake, alarm, skills and scripts.
+
+Front ends submit inputs and hear events; they never touch the parts.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from semif.log import DecisionLog
+from semif.revision import Registry
+from sia import brain as models
+from sia import record
+from sia.brain import Brain
+from sia.budget import Budget
+from sia.entries import Script, Text
+from sia.events import Asked, Emit, Event, Notice, Said, TurnEnded
+from sia.generator.manual import ManualGenerator
+from sia.home import Home, new_session
+from sia.intake import Intake
+from sia.loop import Arrival, Loop
+from sia.machine import Machine
+from sia.navigate import Navigator
+from sia.prompt import system_text
+from sia.questions import Questions
+from sia.recorder import Recorder
+from sia.reminders import FIRED, Alarm, Reminders
+from sia.runs import Runs
+from sia.scheduler import Admission, Scheduler
+from sia.scripts import Policy, ScriptLimits, Scripts, default_policy
+from sia.session import Session, last_id, lost_scripts, resume
+from sia.skills.host import WorkerPool, passed_environment
+from sia.skills.tree import TreeHolder
+from sia.steps import Steps
+from sia.store import Input, Store
+
+FIRST_REPEATS = ("ls tasks", "cat user.md")
+FIGURES_TOKENS = 200  # figures, process and queue, measured generously
+LATE_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Options:
+    """yes: confirmations are given in advance. interactive: a person sits there. manual: a
+    person plays the generator. approve: asks the person whether a script may run."""
+
+    yes: bool = False
+    interactive: bool = False
+    manual: ManualGenerator | None = None
+    model: str | None = None
+    approve: Callable[[str], bool] | None = None
+
+
+class Agent:
+    """Opens the home's state at once; the models are loaded by ``run``."""
+
+    def __init__(
+        self, home: Home, options: Options, emit: Emit, load: Callable[..., Brain] = models.load
+    ) -> None:
+        """load: gives the models (home, manual generator, model path)."""
+        self.home, self.options = home, options
+        self._load = load
+        self._listeners: list[Emit] = [emit]
+        problems: list[str] = []
+        self.store = Store(home.database, problems)
+        problems += record.reconcile(self.store, home.contexts)
+        self._guard = threading.Lock()
+        self._closing = False
+        self._early_stop: int | None = None
+        self._stop_watch = threading.Event()
+        self._intake: Intake | None = None
+        self.loop: Loop | None = None
+        self.brain: Brain | None = None
+        self.holder = TreeHolder(home.skill_roots)
+        self.reminders = Reminders(
+            self.store, home.tasks / "reminders", str(home.zone), self._reminders_changed
+        )
+        self.reminders.restore()
+        self._problems = [*problems, *(str(item) for item in self.holder.tree.problems)]
+        self._alarm: Alarm | None = None
+
+    # events
+
+    def emit(self, event: Event) -> None:
+        for listener in tuple(self._listeners):
+            listener(event)
+
+    def listen(self, listener: Emit) -> Callable[[], None]:
+        """Hear every event from now on; the call that ends it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def now(self) -> datetime:
+        return datetime.now(self.home.zone)
+
+    # input
+
+    def submit(self, text: str, source: str) -> str:
+        """Keep an input; it is admitted as soon as the models are there. Its run id."""
+        with self._guard:
+            if self._intake:
+                return self._intake.submit(text, source)
+            return self.store.add_input(source, text, datetime.now(UTC)).run
+
+    def close_input(self) -> None:
+        """Nothing more will be submitted; the agent ends when all is done."""
+        with self._guard:
+            self._closing = True
+            if self._intake:
+                self._intake.close()
+
+    def stop(self, code: int) -> None:
+        with self._guard:
+            if self.loop:
+                self.loop.stop(code)
+            self._early_stop = code
+
+    # life
+
+    def run(self) -> int:
+        """Load the models and work until the end; the exit code. Raises SiaError, SemifError."""
+        for text in self._problems:
+            self.emit(Notice(text, "warning"))
+        self._tell_undelivered()
+        self.brain = self._load(self.home, self.options.manual, self.options.model)
+        session = self._session()
+        secret = self.home.config.email.password_env
+        passed = passed_environment(os.environ, (secret,) if secret else ())
+        pool = WorkerPool(self.home.log / "skills.log", passed)
+        scripts = self._scripts()
+        try:
+            self._build(self.brain, session, pool, scripts)
+            code = self._work(pool)
+        finally:
+            self._stop_watch.set()
+            if self._alarm:
+                self._alarm.stop()
+            pool.close()
+            scripts.close(keep_background=self.store.meta("ended") != "1")
+        return code
+
+    def close(self) -> None:
+        """After ``run`` and the last ``submit``."""
+        self.store.close()
+
+    def _work(self, pool: WorkerPool) -> int:
+        pool.warm()
+        self.listen(self._after_turn)
+        self.holder.watch(self._stop_watch, self._skills_changed)
+        self._alarm.start()
+        self._intake.start()
+        for run in self.store.runs("asking"):
+            question = run.open_question
+            self.emit(Asked(run.id, question.get("text", ""), tuple(question.get("options") or ())))
+        try:
+            code = self.loop.run()
+        finally:
+            self._intake.stop()
+        if code == 0:
+            self.store.set_meta("ended", "1")
+            if self.loop.failed or self._intake.refused:
+                code = 1
+        return code
+
+    def _session(self) -> Session:
+        """The session to go on with; a new one when the last one ended as it should."""
+        for run in self.store.runs("running"):
+            self.store.save_run(replace(run, status="waiting", attempt=run.attempt + 1))
+        old = resume(self.store)
+        if old and self.store.meta("ended") != "1":
+            if old.n:
+                path = record.path_of(self.home.contexts, old.name, old.n)
+                old.filed = frozenset(record.read(path).entries)
+            return old
+        session = Session(new_session(datetime.now(UTC)), last_id=last_id(self.store))
+        for command in FIRST_REPEATS:
+            session.add(lambda id, text=command: Script(id, "repeat", Text.of(text), "done"))
+        with self.store.transaction():
+            self.store.clear_entries()
+            session.save(self.store)
+            self.store.set_meta("ended", "0")
+        session.saved()
+        return session
+
+    def _scripts(self) -> Scripts:
+        chosen = self.home.config.scripts
+        if chosen.policy in ("sandbox", "allow", "deny"):
+            policy = Policy(chosen.policy)
+        elif chosen.policy == "ask" and self.options.approve:
+            policy = Policy("ask", self.options.approve)
+        else:
+            policy = default_policy(self.options.interactive, self.options.approve)
+        # Sidecars hold exact bytes, secrets and all.
+        policy = replace(policy, hidden=(*policy.hidden, self.home.contexts))
+        return Scripts(
+            self.home.scripts,
+            limits=ScriptLimits(
+                seconds=chosen.seconds,
+                shown_bytes=chosen.shown_bytes,
+                file_bytes=chosen.file_bytes,
+            ),
+            policy=policy,
+            work=self.home.work,
+            tasks=self.home.tasks,
+            environment=os.environ,
+            on_change=lambda id: self.loop.nudge() if self.loop else None,
+        )
+
+    def _build(
+        self, brain: Brain, session: Session, pool: WorkerPool, scripts: Scripts
+    ) -> None:
+        known = [state.id for state in scripts.adopt()]
+        lost_scripts(session, lambda id: (self.home.scripts / id / "script.json").exists())
+        if session.n == 0:
+            scripts.forget(known)
+        decisions = DecisionLog(self.home.decisions)
+        questions, config = Questions.load(), self.home.config
+        runs = Runs(
+            home=self.home,
+            store=self.store,
+            decider=brain.decide,
+            generator=brain.generator,
+            reminders=self.reminders,
+            pool=pool,
+            new_id=new_row_id,
+            answerable=lambda: not self.loop.finished,
+            cancel_run=lambda run: steps.cancel_run(run),
+            yes=self.options.yes,
+        )
+        steps = Steps(
+            home=self.home,
+            store=self.store,
+            session=session,
+            scripts=scripts,
+            machine=Machine(self.home.folder),
+            navigator=Navigator(
+                brain.decide, brain.thresholds, questions, new_row_id, config.skills.guard
+            ),
+            runs=runs,
+            generator=brain.generator,
+            budget=self._budget(brain),
+            tree=lambda: self.holder.tree,
+            revision=brain.revision.id,
+            turns=config.loop.turns,
+        )
+        recorder = Recorder(self.home, self.store, session, decisions)
+        self._alarm = Alarm(self._next_due, self._ring)
+        with self._guard:
+            self.loop = Loop(
+                self.store, session, steps, recorder, self.emit, self.now, config.queue.rate
+            )
+            scheduler = Scheduler(brain.admit, brain.thresholds, questions, new_row_id)
+            self._intake = Intake(
+                self.store, self.loop, scheduler, decisions, self.emit, config.queue.limit
+            )
+            if self._closing:
+                self._intake.close()
+            if self._early_stop is not None:
+                self.loop.stop(self._early_stop)
+        Registry(self.home.revisions).confirm()
+
+    def _budget(self, brain: Brain) -> Budget:
+        config = self.home.config
+        return Budget(
+            count=brain.count,
+            total=config.generator.context - config.generator.max_tokens,
+            fixed=brain.count(system_text()) + FIGURES_TOKENS,
+            notice=config.loop.context_notice,
+            limit=config.loop.context_limit,
+        )
+
+    # what happens beside the loop
+
+    def _after_turn(self, event: Event) -> None:
+        """Held inputs are looked at again when the loop may have become idle."""
+        if isinstance(event, TurnEnded):
+            self._intake.release()
+
+    def _tell_undelivered(self) -> None:
+        """Messages that a crash may have kept from the person."""
+        messages = self.store.messages()
+        for _, run, text in messages:
+            self.emit(Said(run, text, again=True))
+        self.store.drop_messages([number for number, _, _ in messages])
+
+    def _reminders_changed(self) -> None:
+        if self._alarm:
+            self._alarm.reset()
+
+    def _next_due(self) -> datetime | None:
+        waiting = self.reminders.waiting()
+        return waiting[0].due if waiting else None
+
+    def _ring(self) -> None:
+        """Say what is due: kept first, then shown, then part of the context."""
+        now = self.now()
+        for reminder in self.reminders.due(now):
+            text = f"Reminder: {reminder.text}"
+            if (now - reminder.due).total_seconds() > LATE_SECONDS:
+                from sia.times import words
+
+                text += f" (it was due {words(reminder.due, now)})"
+            with self.store.transaction():
+                if not self.reminders.set_status(reminder.id, FIRED):
+                    continue
+                run = self.store.next_id("r")
+                number = self.store.add_message(run, text)
+            self.emit(Said(run, text))
+            self.store.drop_messages([number])
+            item = Input(reminder.id, run, "timer", reminder.text, now)
+            self.loop.deliver(Arrival(item, Admission("announce"), text))
+
+    def _skills_changed(self, tree: object, problems: tuple) -> None:
+        self.emit(Notice("skills reloaded"))
+        for problem in problems:
+            self.emit(Notice(str(problem), "warning"))
+
+
+def new_row_id() -> str:
+    """Unique across homes, so that their logs can be merged."""
+    return f"d{secrets.token_hex(6)}"

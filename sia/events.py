@@ -1,0 +1,70 @@
+"""What the agent tells its front ends, from whichever thread it happens on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Said:
+    """Words for the person. ``again``: they may have been shown before a crash."""
+
+    run: str
+    text: str
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class Asked:
+    run: str
+    text: str
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """action: ignore | queue | preempt | run | answer | stdin | reject. ``run`` is the input's own;
+    ``to`` is the run that was given an answer or an input to read."""
+
+    run: str
+    action: str
+    text: str
+    urgency: float = 0.0
+    to: str = ""
+
+
+@dataclass(frozen=True)
+class Routed:
+    """A request found its skill; ``p`` is the probability of the last choice, ``skill`` may be
+    ``-`` when none covers it."""
+
+    run: str
+    skill: str
+    p: float
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run is over: done | failed | cancelled."""
+
+    run: str
+    status: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One line about the agent itself. level: info | warning | error."""
+
+    text: str
+    level: str = "info"
+
+
+@dataclass(frozen=True)
+class TurnEnded:
+    n: int
+
+
+Event = Said | Asked | Admitted | Routed | Ended | Notice | TurnEnded
+Emit = Callable[[Event], None]

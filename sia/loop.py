@@ -1,0 +1,257 @@
+"""The loop. One iteration: rebuild the context, take a step, record it, then let it have effects.
+
+Inputs are admitted on the intake's own thread and arrive here through ``deliver``; the loop sleeps
+until something happens and never polls.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sia import queue
+from sia.entries import InputEntry, Iteration, ProcessView, QueuedView, Text, WriteStdout
+from sia.events import Emit, Notice, Said, TurnEnded
+from sia.recorder import Recorder
+from sia.redact import redact
+from sia.scheduler import Admission, Situation
+from sia.scripts import Cancel
+from sia.session import Session
+from sia.steps import Steps
+from sia.store import Input, Run, Store
+from sia.turn import Turn
+
+QUEUE_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """An input and what was decided about it; ``message`` was said to the person at once."""
+
+    input: Input
+    admission: Admission
+    message: str = ""
+
+
+class Loop:
+    """Works one process at a time. ``clock``: the present moment in the person's zone.
+    ``finished``: no more input can come, so the loop ends when nothing is left to do."""
+
+    def __init__(
+        self,
+        store: Store,
+        session: Session,
+        steps: Steps,
+        recorder: Recorder,
+        emit: Emit,
+        clock: Callable[[], datetime],
+        rate: float,
+    ) -> None:
+        self._store, self._session, self._steps, self._recorder = store, session, steps, recorder
+        self._emit, self._clock, self._rate = emit, clock, rate
+        self._wake = threading.Condition()
+        self._arrivals: list[Arrival] = []
+        self._current: Run | None = None
+        self._preemptor = ""
+        self._shown: list[int] = []
+        self._finished = False
+        self._exit: int | None = None
+        self._fault: BaseException | None = None
+        self.cancel = Cancel()
+        self.failed = 0
+
+    def run(self) -> int:
+        """Iterate until told to stop or, when finished, until nothing is left; the exit code."""
+        while self._wait():
+            self.iterate()
+        self._store.drop_messages(self._shown)
+        return self._exit or 0
+
+    def iterate(self) -> None:
+        """One turn."""
+        turn = Turn(run=self._take_process())
+        arrivals = self._take_arrivals()
+        iteration = self._rebuild(turn, arrivals)
+        self._steps.step(turn, iteration, self.cancel)
+        self._record(turn, iteration, arrivals)
+        self._follow(turn)
+
+    # before the turn
+
+    def _wait(self) -> bool:
+        with self._wake:
+            while self._exit is None:
+                if self._fault:
+                    raise self._fault
+                if self._current or self._arrivals or self._store.waiting_count():
+                    return True
+                self._flush()
+                if self._finished and self._steps.give_up_questions():
+                    continue
+                if self._finished:
+                    return False
+                self._wake.wait()
+        return False
+
+    def _flush(self) -> None:
+        """Before sleeping: what was shown is known to have been shown."""
+        self._store.drop_messages(self._shown)
+        self._shown = []
+
+    def _take_process(self) -> Run | None:
+        """The process of this turn: the current one, unless preempted, else the queue's head."""
+        with self._wake:
+            preemptor, self._preemptor = self._preemptor, ""
+            if self._exit is None:
+                self.cancel.clear()
+        # The one that goes first may have been taken from the queue before it was told of here.
+        if preemptor and self._current and self._current.id != preemptor:
+            self._displace(self._current, preemptor)
+            self._current = None
+        if self._current is None:
+            waiting = queue.ordered(self._store.runs("waiting"), self._rate, self._clock())
+            self._set_current(replace(waiting[0], status="running") if waiting else None)
+        return self._current
+
+    def _displace(self, run: Run, by: str) -> None:
+        requeued = replace(run, status="waiting", requeued=self._clock(), displaced_by=by)
+        self._store.save_run(replace(requeued, attempt=run.attempt + 1, preempts=False))
+
+    def _set_current(self, run: Run | None) -> None:
+        with self._wake:
+            self._current = run
+            self._wake.notify_all()
+
+    def _take_arrivals(self) -> list[Arrival]:
+        with self._wake:
+            arrivals, self._arrivals = self._arrivals, []
+        for arrival in arrivals:
+            self._enter(arrival)
+        return arrivals
+
+    def _enter(self, arrival: Arrival) -> None:
+        """What came in becomes part of the context."""
+        item = arrival.input
+        if arrival.message:
+            text = Text.of(redact(arrival.message))
+            self._session.add(lambda id: WriteStdout(id, item.run, text))
+        elif arrival.admission.action != "stdin":
+            text = self._recorder.keep(item.text, f"{item.id}.input")
+            self._session.add(lambda id: InputEntry(id, item.source, item.run, text))
+
+    def _rebuild(self, turn: Turn, arrivals: list[Arrival]) -> Iteration:
+        now = self._clock()
+        turn.decided += [
+            (answer, arrival.input.id) for arrival in arrivals for answer in arrival.admission.answers
+        ]
+        run = turn.run
+        waiting = queue.ordered(self._store.runs("waiting"), self._rate, now)
+        others = [other for other in waiting if not run or other.id != run.id]
+        view = tuple(
+            QueuedView(other.id, queue.effective(other, self._rate, now), other.source, other.text)
+            for other in others[:QUEUE_SHOWN]
+        )
+        process = self._view(run) if run else None
+        return self._steps.context(run, process, view, len(others), now, self.cancel)
+
+    @staticmethod
+    def _view(run: Run) -> ProcessView:
+        return ProcessView(run.skill, run.step + 1, run.id, run.text)
+
+    # after the step
+
+    def _record(self, turn: Turn, iteration: Iteration, arrivals: list[Arrival]) -> None:
+        logged = {id(answer) for arrival in arrivals for answer in arrival.admission.answers}
+        messages = self._recorder.record(turn, iteration, logged, self._shown)
+        self._shown = []
+        self._set_current(turn.run if turn.run and turn.run.status == "running" else None)
+        for number, run, text in messages:
+            self._emit(Said(run, text))
+            self._shown.append(number)
+
+    def _follow(self, turn: Turn) -> None:
+        """Effects that follow the record."""
+        self._steps.start_scripts(turn)
+        for event in turn.after:
+            self._emit(event)
+        if turn.run and turn.run.status == "failed":
+            self.failed += 1
+        self._emit(TurnEnded(self._session.n))
+        if turn.exit_code is not None:
+            self.stop(turn.exit_code)
+
+    # from other threads
+
+    def situation(self) -> Situation:
+        """What an input meets now."""
+        with self._wake:
+            current = self._current
+        # The question asked last: whoever answers has that one before them.
+        asking = max(self._store.runs("asking"), key=lambda run: run.requeued, default=None)
+        question = asking.open_question if asking else {}
+        return Situation(
+            process=self._view(current) if current else None,
+            asking=asking.id if asking else "",
+            question=question.get("text") or (asking.text if asking else ""),
+            options=tuple(question.get("options") or ()),
+            reads=bool(current) and self._steps.reads(current),
+        )
+
+    def deliver(self, arrival: Arrival) -> None:
+        """An input was admitted; what must last about it is in the database already."""
+        with self._wake:
+            self._arrivals.append(arrival)
+            if arrival.admission.action == "preempt":
+                self._preemptor = arrival.input.run
+                self.cancel.set()
+            self._wake.notify_all()
+
+    def idle(self) -> bool:
+        """Nothing runs and nothing waits."""
+        with self._wake:
+            return not (self._current or self._arrivals or self._store.waiting_count())
+
+    def wait_idle(self, stop: threading.Event) -> None:
+        """Sleep until nothing runs and nothing waits (a question may be open), or ``stop``."""
+        with self._wake:
+            while not stop.is_set() and self._exit is None and not self.idle():
+                self._wake.wait()
+
+    def finish(self) -> None:
+        """No more input will come."""
+        with self._wake:
+            self._finished = True
+            self._wake.notify_all()
+
+    @property
+    def finished(self) -> bool:
+        return self._finished
+
+    def stop(self, code: int) -> None:
+        """End after the running turn; what is running is cut off and goes on at the next start."""
+        with self._wake:
+            if self._exit is None:
+                self._exit = code
+            self.cancel.set()
+            self._wake.notify_all()
+
+    def fail(self, error: BaseException) -> None:
+        """Another thread cannot go on: raise its error from ``run``."""
+        with self._wake:
+            self._fault = error
+            self.cancel.set()
+            self._wake.notify_all()
+
+    def nudge(self) -> None:
+        """Something the loop may wait for has changed."""
+        with self._wake:
+            self._wake.notify_all()
+
+    def tell(self, text: str, level: str = "info") -> None:
+        self._emit(Notice(text, level))
+
+    @property
+    def current(self) -> Run | None:
+        return self._current

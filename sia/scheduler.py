@@ -1,0 +1,117 @@
+"""Admission: is it a request, does it interrupt, how urgent is it, all read together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from semif.types import Answer, Decider
+from sia.entries import ProcessView
+from sia.questions import Questions, View
+from sia.sources import Source
+
+YES = frozenset("yes y yep yeah sure ok okay please ja jo si sí oui sim 是 好".split())
+NO = frozenset("no n nope nah don't dont nein non não 不 否".split())
+TAU = 0.5
+EMERGENCY = 0.9  # urgency from which an interruption needs no other sign of being a request
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What an input meets. ``question``: of a process that waits for an answer, with its
+    ``options``; ``asking`` is its run. ``reads``: the current process takes unread input (it is
+    worked by the generator)."""
+
+    process: ProcessView | None = None
+    asking: str = ""
+    question: str = ""
+    options: tuple[str, ...] = ()
+    reads: bool = False
+
+
+@dataclass(frozen=True)
+class Admission:
+    """action: ignore | queue | preempt | run | answer | stdin | hold | announce."""
+
+    action: str
+    urgency: float = 0.0
+    answers: tuple[Answer, ...] = ()
+    text: str = ""  # the answer to the question, when it is one of its options
+    run: str = ""  # the run that is answered, or that reads the input
+
+
+def match_option(text: str, options: Sequence[str]) -> str | None:
+    """The option that ``text`` names by its own word, by yes or no, or by its number."""
+    word = text.strip().strip(".!").casefold()
+    for option in options:
+        if word == option.casefold():
+            return option
+    for option in options:
+        if (option == "yes" and word in YES) or (option == "no" and word in NO):
+            return option
+    if word.isascii() and word.isdigit() and 1 <= int(word) <= len(options):
+        return options[int(word) - 1]
+    starting = [option for option in options if word and option.casefold().startswith(word)]
+    return starting[0] if len(starting) == 1 else None
+
+
+class Scheduler:
+    """Decides what to do with an input; changes nothing."""
+
+    def __init__(
+        self,
+        decider: Decider,
+        thresholds: Mapping[str, float],
+        questions: Questions,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._decider = decider
+        self._thresholds = thresholds
+        self._questions = questions
+        self._new_id = new_id
+
+    def _tau(self, phase: str) -> float:
+        return self._thresholds.get(phase, TAU)
+
+    def admit(self, text: str, source: Source, situation: Situation) -> Admission:
+        if not source.gated:
+            return Admission("announce" if source.name == "timer" else "queue", 0.5)
+        if situation.question and situation.options:
+            option = match_option(text, situation.options)
+            if option is not None:
+                return Admission("answer", text=option, run=situation.asking)
+        answers = self._decide(text, situation)
+        by_phase = {answer.decision.phase: answer for answer in answers}
+        request = by_phase["contains_request"].probs["yes"] >= self._tau("contains_request")
+        if "answers" in by_phase and not situation.options:
+            # What asks for nothing while a question is open is taken as said in answer to it.
+            if by_phase["answers"].probs["yes"] >= self._tau("answers") or not request:
+                return Admission("answer", 0.0, answers, text.strip(), situation.asking)
+        urgency = self._urgency(by_phase["urgency"])
+        interrupts = "interrupt" in by_phase and (
+            by_phase["interrupt"].probs["interrupt"] >= self._tau("interrupt")
+        )
+        # "stop!" need not read like a request to be one: it interrupts and cannot wait.
+        if interrupts and (request or urgency >= EMERGENCY):
+            return Admission("preempt", urgency, answers)
+        if not request:
+            if situation.reads:
+                return Admission("stdin", urgency, answers, run=situation.process.run)
+            return Admission("ignore", urgency, answers)
+        if situation.process is None:
+            return Admission("queue" if situation.question else "run", urgency, answers)
+        return Admission("hold" if source.held else "queue", urgency, answers)
+
+    def _decide(self, text: str, situation: Situation) -> tuple[Answer, ...]:
+        view = View(text, situation.process, situation.question)
+        phases = ["contains_request", "urgency"]
+        if situation.question and not situation.options:
+            phases.insert(0, "answers")
+        if situation.process is not None:
+            phases.insert(-1, "interrupt")
+        decisions = [self._questions.decision(phase, view, self._new_id()) for phase in phases]
+        return tuple(self._decider.decide(decisions))
+
+    def _urgency(self, answer: Answer) -> float:
+        weights = self._questions.urgency
+        return sum(p * weights[option] for option, p in answer.probs.items())

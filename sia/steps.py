@@ -1,0 +1,361 @@
+"""What a turn does: navigate, run the next action of a skill, or let the generator act."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from semif.errors import DecisionError
+from sia import actions, config, record
+from sia.budget import NOTICE, Budget, relieve
+from sia.entries import (
+    ErrorEntry,
+    Iteration,
+    Mode,
+    Note,
+    ProcessView,
+    QueuedView,
+    ReadStdin,
+    Reasoning,
+    Response,
+    Script,
+    Step,
+    Text,
+    WriteStdout,
+)
+from sia.errors import RESTART
+from sia.events import Ended, Notice, Routed
+from sia.generator.types import Generator, GeneratorError
+from sia.home import Home
+from sia.machine import Machine
+from sia.navigate import UNCOVERED, Navigator
+from sia.prompt import prompt
+from sia.redact import redact
+from sia.runs import Runs
+from sia.scripts import Cancel, Output, Refused, Scripts, ScriptState
+from sia.scripts.policy import Author
+from sia.session import Session
+from sia.skills.manifest import Manifest
+from sia.skills.tree import Tree, UnknownSkill
+from sia.store import Run, Store
+from sia.turn import Turn
+
+NO_SKILL = (
+    "I have no skill for that yet, so I did nothing. /skills lists what I can do; a folder dropped "
+    "into skills/ teaches me more."
+)
+
+
+@dataclass
+class Steps:
+    """The steps of one session. ``tree``: gives the present skill tree."""
+
+    home: Home
+    store: Store
+    session: Session
+    scripts: Scripts
+    machine: Machine
+    navigator: Navigator
+    runs: Runs
+    generator: Generator
+    budget: Budget
+    tree: Callable[[], Tree]
+    revision: str
+    turns: int = 12
+
+    # the context
+
+    def context(
+        self,
+        run: Run | None,
+        process: ProcessView | None,
+        waiting: Sequence[QueuedView],
+        depth: int,
+        now: datetime,
+        cancel: Cancel,
+    ) -> Iteration:
+        """The context of the coming turn, after the scripts it waits for."""
+        self._await_scripts(run, cancel)
+        self._refresh_scripts()
+        percent = self._relieve()
+        stdin = self.store.stdin_count(run.id) if run else 0
+        return Iteration(
+            session=self.session.name,
+            n=self.session.n + 1,
+            parent=self.session.parent,
+            figures=self.machine.figures(now, percent, stdin),
+            entries=self.session.entries,
+            process=replace(process, text=redact(process.text)) if process else None,
+            queue=tuple(replace(item, text=redact(item.text)) for item in waiting),
+            queue_depth=depth,
+            decision_revision=self.revision,
+        )
+
+    def _await_scripts(self, run: Run | None, cancel: Cancel) -> None:
+        """Single shots of this process, and for a turn that the generator reads, the repeats."""
+        wanted = [
+            script.id
+            for script in self.session.scripts()
+            if script.mode == "single_shot" and script.status == "running"
+            and run is not None and script.run == run.id
+        ]
+        if self.session.n == 0 or (run is not None and self.reads(run)):
+            for script in self.session.scripts():
+                if script.mode == "repeat" and script.status != "refused":
+                    self._repeat(script)
+                    wanted.append(script.id)
+        if wanted:
+            self.scripts.wait(wanted, cancel)
+
+    def _repeat(self, script: Script) -> None:
+        """Start a repeat anew, unless it still runs: new, or from a turn that was cut short."""
+        state = self._state(script)
+        if state is None or state.status != "running":
+            # The entry shows the command without its secrets; what was started knows it whole.
+            command = state.command if state else script.command.text
+            self._start(script.id, "repeat", command, "generator" if script.run else "person")
+
+    def _start(self, id: str, mode: Mode, command: str, by: Author) -> None:
+        try:
+            self.scripts.start(id, mode, command, by=by)
+        except Refused as error:
+            entry = self.session.get(id)
+            self.session.update(replace(entry, status="refused", note=str(error)))
+
+    def _state(self, script: Script) -> ScriptState | None:
+        try:
+            return self.scripts.state(script.id)
+        except KeyError:  # it is on record, but no turn came to start it
+            return None
+
+    def _refresh_scripts(self) -> None:
+        for script in self.session.scripts():
+            if script.status == "running" or (
+                script.mode == "repeat" and script.status != "refused"
+            ):
+                state = self._state(script)
+                if state:
+                    self.session.update(self._kept(_seen(script, state)))
+
+    def _kept(self, script: Script) -> Script:
+        """A script that is over, its exact bytes kept with the coming iteration."""
+        folder = f"{self.session.n + 1:06d}.d"
+        contexts = self.home.contexts / self.session.name
+        return record.kept(script, contexts / folder, self.home.state)
+
+    def _relieve(self) -> int:
+        """Percent of the budget in use, after relief where it was needed."""
+        percent = self.budget.percent(self.session.entries)
+        if percent >= self.budget.limit and self.session.n:
+            note = self.session.new_id()
+            session = self.session
+            lighter = relieve(session.entries, self.budget, session.file, note, session.filed)
+            self.session.replace_all(lighter)
+            percent = self.budget.percent(self.session.entries)
+        if percent > self.budget.notice and not self._noticed():
+            text = NOTICE.format(percent=percent)
+            self.session.add(lambda id: Note(id, Text.of(text)))
+        return percent
+
+    def _noticed(self) -> bool:
+        """Whether the agent was told since it last deleted something: a notice stands last."""
+        entries = self.session.entries
+        return any(isinstance(entry, Note) for entry in entries[-6:])
+
+    # the step
+
+    def step(self, turn: Turn, iteration: Iteration, cancel: Cancel) -> None:
+        run = turn.run
+        if run is None or cancel.is_set():
+            return
+        if not run.skill:
+            self._navigate(turn, run)
+        elif not self.reads(run):
+            self._act(turn, run, iteration, cancel)
+        else:
+            self._write(turn, run, iteration, cancel)
+
+    def reads(self, run: Run) -> bool:
+        """Whether the generator works this run: no skill covers it, or the skill is a prompt."""
+        if not run.skill:
+            return False
+        skill = self._skill(run)
+        return skill is None or not skill.has_code
+
+    def _skill(self, run: Run) -> Manifest | None:
+        if run.skill in ("", UNCOVERED):
+            return None
+        try:
+            return self.tree().skill(run.skill)
+        except UnknownSkill:
+            return None
+
+    def _navigate(self, turn: Turn, run: Run) -> None:
+        tree = self.tree()
+        try:
+            route = self.navigator.route(run.text, tree)
+        except DecisionError as error:
+            self._end(turn, run, "failed", f"I could not decide what to do: {error}")
+            return
+        turn.decided += [(answer, run.id) for answer in route.answers]
+        turn.after.append(Routed(run.id, route.skill, route.p))
+        skill = tree.skill(route.skill) if route.skill != UNCOVERED else None
+        missing = tree.available(skill, self._setting) if skill else ""
+        self._add_step(run, route.skill, "", "done", route.suggestion)
+        run = replace(run, skill=route.skill)
+        if missing:
+            self._end(turn, run, "failed", f"I cannot do that yet: {missing}.")
+        elif not (skill and skill.has_code) and "act" not in self.generator.proven:
+            self._end(turn, run, "failed", NO_SKILL)
+        else:
+            turn.run = run
+
+    def _setting(self, key: str) -> object:
+        section, _, name = key.partition(".")
+        return config.section(self.home.config, section).get(name)
+
+    def _add_step(self, run: Run, skill: str, action: str, status: str, text: str) -> None:
+        words = Text.of(redact(text))
+        self.session.add(lambda id: Step(id, skill, action, status, run.id, words))
+
+    def _end(self, turn: Turn, run: Run, status: str, text: str) -> None:
+        """End a run from code, with words for the person."""
+        self._say(turn, run, text, "code")
+        turn.run = replace(run, status=status, outcome=text, preempts=False)
+        turn.after.append(Ended(run.id, status, text))
+
+    def _say(self, turn: Turn, run: Run, text: str, by: str) -> None:
+        turn.say(run.id, text)
+        turn.response = Response(actions.to_xml(actions.Say(text)), by)
+        self._note_said(run, text)
+
+    def _note_said(self, run: Run, text: str) -> None:
+        words = Text.of(redact(text))
+        self.session.add(lambda id: WriteStdout(id, run.id, words))
+
+    def _act(self, turn: Turn, run: Run, iteration: Iteration, cancel: Cancel) -> None:
+        skill = self._skill(run)
+        if run.step >= len(skill.actions):
+            self._end(turn, run, "failed", f"The skill {skill.id} changed meanwhile: ask again.")
+            return
+        action = skill.actions[run.step]
+        now = iteration.figures.time
+        outcome = self.runs.act(run, skill, self.tree(), turn, now, cancel)
+        status = "waiting" if outcome.kind == "suspended" else outcome.kind
+        self._add_step(run, run.skill, action, status, outcome.message)
+        for _, text in turn.messages:
+            self._note_said(run, text)
+        if turn.messages:
+            text = "\n".join(text for _, text in turn.messages)
+            turn.response = Response(actions.to_xml(actions.Say(text)), "skill")
+
+    # the generator's turns
+
+    def _write(self, turn: Turn, run: Run, iteration: Iteration, cancel: Cancel) -> None:
+        if run.turns >= self.turns:
+            text = f"I stopped after {run.turns} turns without coming to an end: {run.text}"
+            self._end(turn, run, "failed", text)
+            return
+        ids = [entry.id for entry in iteration.entries]
+        try:
+            reply = self.generator.reply(prompt(iteration).parts, ids=ids, cancel=cancel)
+        except GeneratorError as error:
+            self._end(turn, run, "failed", f"I could not go on: {error}")
+            return
+        turn.generator = self.generator.name
+        if reply.finish == "cancelled":
+            turn.run = run
+            return
+        turn.run = replace(run, turns=run.turns + 1)
+        turn.response = Response(reply.text, "generator", lossy=Text.of(reply.text).lossy)
+        try:
+            action = actions.parse(reply.text, ids)
+        except actions.ActionError as error:
+            self._error(str(error), error.line, error.column)
+            return
+        if reply.finish == "length" and isinstance(action, actions.RunScript):
+            self._error("the script was cut off at the reply's budget and not run; write less")
+            return
+        self._apply(turn, turn.run, action, iteration.figures.time)
+
+    def _error(self, text: str, line: int = 0, column: int = 0) -> None:
+        words = Text.of(redact(text))
+        self.session.add(lambda id: ErrorEntry(id, words, line, column))
+
+    def _apply(self, turn: Turn, run: Run, action: actions.Action, now: datetime) -> None:
+        match action:
+            case actions.Think(text):
+                words = Text.of(redact(text))
+                self.session.add(lambda id: Reasoning(id, words))
+            case actions.RunScript(mode, command):
+                words = Text.of(redact(command))
+                script = self.session.add(lambda id: Script(id, mode, words, run=run.id))
+                turn.start.append((script.id, mode, command))
+            case actions.Delete(id):
+                entry = self.session.get(id)
+                if isinstance(entry, Script) and entry.status == "running":
+                    self.scripts.end(id, "deleted")
+                self.session.delete(id)
+            case actions.TakeInput():
+                self._take_input(turn, run, now)
+            case actions.Say(text):
+                turn.say(run.id, text)
+                self._note_said(run, text)
+                turn.run = replace(run, status="done", preempts=False)
+                turn.after.append(Ended(run.id, "done"))
+            case actions.Stop():
+                turn.exit_code = RESTART
+
+    def _take_input(self, turn: Turn, run: Run, now: datetime) -> None:
+        found = self.store.oldest_stdin(run.id)
+        if found is None:
+            turn.run = replace(run, status="asking", requeued=now, question='{"method": "stdin"}')
+            turn.after.append(Notice(f"waiting for input: {run.text}"))
+            return
+        number, text = found
+        turn.taken.append(number)
+        words = Text.of(redact(text))
+        self.session.add(lambda id: ReadStdin(id, words))
+
+    def start_scripts(self, turn: Turn) -> None:
+        """Start what the turn asked for, now that it is on record."""
+        for id, mode, command in turn.start:
+            self._start(id, mode, command, "generator")
+
+    # runs that end from outside
+
+    def cancel_run(self, run: Run) -> None:
+        """End a waiting run for good, and its scripts."""
+        self.store.save_run(replace(run, status="cancelled", question="", preempts=False))
+        for script in self.session.scripts():
+            if script.run == run.id and script.status == "running":
+                self.scripts.end(script.id, "cancelled")
+
+    def give_up_questions(self) -> bool:
+        """Nobody will answer any more: enter the asking runs again, so that they end or say so.
+        False when no question is open."""
+        asking = self.store.runs("asking")
+        for run in asking:
+            if run.open_question.get("method") == "stdin":
+                self._error("no more input will come; end with <write_stdout>")
+            self.store.save_run(replace(run, status="waiting", question=""))
+        return bool(asking)
+
+
+def _seen(script: Script, state: ScriptState) -> Script:
+    return replace(
+        script,
+        status=state.status,
+        exit_code=state.exit_code,
+        stdout=_redacted(state.stdout, f"scripts/{script.id}/stdout"),
+        stderr=_redacted(state.stderr, f"scripts/{script.id}/stderr"),
+        note=state.note,
+    )
+
+
+def _redacted(output: Output, file: str) -> Output:
+    text = redact(output.text)
+    if text == output.text:
+        return output
+    return replace(output, text=text, lossy=True, file=output.file or file)

@@ -1,0 +1,49 @@
+"""What one turn gathers before it is recorded: nothing in it has had an effect outside yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from semif.log import Label
+from semif.types import Answer
+from sia.entries import Response
+from sia.events import Event
+from sia.store import Run
+
+
+@dataclass(frozen=True)
+class Result:
+    """A call's result to keep: see ``Store.save_result``."""
+
+    action: str
+    ordinal: int
+    method: str
+    value: Any
+
+
+@dataclass
+class Turn:
+    """run: the process as it stands now. decided: (answer, id of what it was made from).
+    messages: words for the person. after: events told once the record is on disk."""
+
+    run: Run | None = None
+    response: Response | None = None
+    generator: str = ""
+    decided: list[tuple[Answer, str]] = field(default_factory=list)
+    messages: list[tuple[str, str]] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    labels: list[Label] = field(default_factory=list)
+    after: list[Event] = field(default_factory=list)
+    start: list[tuple[str, str, str]] = field(default_factory=list)  # script id, mode, command
+    taken: list[int] = field(default_factory=list)  # numbers of unread inputs that were read
+    exit_code: int | None = None
+
+    def rows(self, run: str) -> list[list[str]]:
+        """[row id, chosen option] of what was decided for ``run``: its way and its arguments,
+        not the admission of what came in meanwhile."""
+        return [[a.decision.id, a.selected] for a, source in self.decided if source == run]
+
+    def say(self, run: str, text: str) -> None:
+        self.messages.append((run, text))
