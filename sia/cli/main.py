@@ -1,0 +1,159 @@
+"""``sia``: the command line. Each command's work is done elsewhere; here are names and exits."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from sia import __version__
+from sia.errors import INTERRUPTED, RESTART, UNAVAILABLE, SiaError
+
+COMMANDS = {
+    "run": "work for a person at the terminal, or on lines of standard input (the default)",
+    "attach": "speak to the agent that is running in this home",
+    "status": "what the agent does now",
+    "queue": "what waits, why, and when it runs at the latest",
+    "skills": "what it can do",
+    "context": "the last context, with tokens per section",
+    "history": "the iterations on disk",
+    "config": "every setting, and where it came from",
+    "admit": "what would be decided about an input; nothing is done",
+    "route": "which skill would be chosen for a request; nothing is done",
+    "service": "install as a service of the user's systemd",
+}
+WITH_VALUE = ("--home", "--model", "--llm")
+
+EPILOG = """Anything that is not a command is one request: sia remind me to feed the cat at 9
+
+Exit codes: 0 done, 1 some failed, 2 usage, 69 unavailable (model, home in use), 75 restart,
+78 configuration, 130 interrupted."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line; also what the documentation's check reads."""
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--home", type=Path, metavar="DIR", default=argparse.SUPPRESS,
+                        help="the agent's folder (default: $SIA_HOME, else the checkout)")
+    common.add_argument("--model", metavar="GGUF", default=argparse.SUPPRESS,
+                        help="decide and write with this model")
+    top = argparse.ArgumentParser(
+        prog="sia", description="A local agent in one shell.", epilog=EPILOG, parents=[common],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"sia {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
+    subs = {
+        name: commands.add_parser(name, help=text, description=text, parents=[common])
+        for name, text in COMMANDS.items()
+    }
+    run = subs["run"]
+    run.add_argument("--llm", choices=("manual",), help="manual: a person plays the generator")
+    run.add_argument("--yes", action="store_true", help="confirm everything in advance")
+    run.add_argument("--listen", action="store_true",
+                     help="read no input; work for the socket and the clock until ended")
+    run.add_argument("text", nargs="*", help="one request")
+    for name in ("status", "queue", "skills", "context", "history", "config", "admit", "route"):
+        subs[name].add_argument("--json", action="store_true", help="print JSON")
+    subs["history"].add_argument("--session", help="only this session")
+    subs["history"].add_argument("--limit", type=_positive, default=20, help="how many, newest last")
+    for name in ("admit", "route"):
+        subs[name].add_argument("text", nargs="*", metavar="TEXT")
+        subs[name].add_argument("--file", type=Path, help="a file of lines, - for standard input")
+    subs["admit"].add_argument("--process", metavar="NAME", help="while this process runs")
+    subs["route"].add_argument("--skills", type=Path, metavar="DIR", help="over this tree alone")
+    subs["service"].add_argument("action", choices=("install", "uninstall"))
+    return top
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
+
+
+_positive.__name__ = "whole number of at least 1"  # how argparse names it in its message
+
+
+def with_command(arguments: Sequence[str]) -> list[str]:
+    """``arguments`` with ``run`` put before a request or before options of ``run``."""
+    index = 0
+    while index < len(arguments):
+        word = arguments[index]
+        if word in ("-h", "--help", "--version") or word in COMMANDS:
+            return list(arguments)
+        if word == "--" or not word.startswith("-"):
+            break
+        index += 2 if word in WITH_VALUE else 1
+    return ["run", *arguments]
+
+
+def home_folder(options: argparse.Namespace) -> Path:
+    from sia.home import checkout
+
+    chosen = getattr(options, "home", None) or os.environ.get("SIA_HOME")
+    return Path(chosen) if chosen else checkout()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; its exit code. Raises what ``entry`` turns into one line."""
+    options = parser().parse_args(with_command(arguments))
+    if options.command == "run":
+        from sia.cli.run import run
+
+        return run(options, home_folder(options))
+    if options.command == "attach":
+        from sia.cli.run import attach
+
+        return attach(home_folder(options))
+    if options.command in ("admit", "route"):
+        from sia.cli import dry
+
+        return dry.run(options, home_folder(options))
+    if options.command == "service":
+        from sia.cli.service import service
+
+        return service(options.action, home_folder(options))
+    from sia.cli import show
+
+    return show.run(options, home_folder(options))
+
+
+def entry() -> None:
+    """The console script: every error a person may meet is one line and an exit code."""
+    _fill_standard_files()
+    code = _guarded(sys.argv[1:])
+    if code == RESTART and "SIA_RESTART" not in os.environ:
+        # Nobody outside restarts us: do it ourselves, with the new code.
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, "-m", "sia", *sys.argv[1:]])
+    sys.exit(code)
+
+
+def _fill_standard_files() -> None:
+    """A closed descriptor 0, 1 or 2 would be given to the next file that is opened."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def _guarded(arguments: Sequence[str]) -> int:
+    from semif.errors import SemifError
+
+    try:
+        return main(arguments)
+    except (SiaError, SemifError) as error:
+        print(f"sia: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("sia: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output is gone; nothing can be said to anybody any more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return UNAVAILABLE

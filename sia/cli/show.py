@@ -1,0 +1,68 @@
+"""The commands that only look: status, queue, skills, context, history, config."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sia import config, report
+from sia import home as homes
+from sia.errors import DONE
+from sia.home import Home
+from sia.skills import tree
+from sia.store import Store
+
+
+def run(options: argparse.Namespace, folder: Path) -> int:
+    home = homes.open_home(folder)
+    data, text = _views(options, home)
+    if options.json:
+        print(json.dumps(data, ensure_ascii=False, default=str))
+    else:
+        print(text)
+    return DONE
+
+
+def _views(options: argparse.Namespace, home: Home) -> tuple[Any, str]:
+    match options.command:
+        case "config":
+            rows = config.origins(home.folder / "sia.toml")
+            data = [{"key": key, "value": value, "from": origin} for key, value, origin in rows]
+            width = max(len(key) for key, _, _ in rows)
+            lines = [f"{key:<{width}}  {_toml(value)}  ({origin})" for key, value, origin in rows]
+            return data, "\n".join(lines)
+        case "skills":
+            found = tree.load(home.skill_roots)
+            for problem in found.problems:
+                print(f"sia: {problem}", file=sys.stderr)
+            data = report.skills(found, lambda key: _setting(home, key))
+            return data, report.render_skills(data)
+        case "context":
+            data = report.context(home)
+            return data, report.render_context(data)
+        case "history":
+            data = report.history(home, options.limit, options.session)
+            return data, report.render_history(data)
+    store = Store(home.database)
+    try:
+        if options.command == "queue":
+            now = datetime.now(home.zone)
+            data = report.queue(store, home.config.queue.rate, now)
+            return data, report.render_queue(data)
+        data = report.status(home, store)
+        return data, report.render_status(data)
+    finally:
+        store.close()
+
+
+def _setting(home: Home, key: str) -> object:
+    section, _, name = key.partition(".")
+    return config.section(home.config, section).get(name)
+
+
+def _toml(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False) if value is not None else "-"

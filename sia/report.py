@@ -1,0 +1,404 @@
+"""What a person may look at: status, queue, skills, context, history and decisions of one home.
+
+Pure functions from the store, the folders and the files to plain JSON-able dicts, used by the
+command line and by the shell; the ``render_*`` functions turn them into text for a terminal.
+Times are RFC 3339 in the person's zone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from semif import jsonl
+from semif.errors import SemifError
+from semif.revision import Registry
+from sia import config, prompt, record
+from sia import home as homes
+from sia import queue as queues
+from sia.context import ContextError, parse_document, parse_entry
+from sia.entries import InputEntry, Iteration, Script
+from sia.home import Home
+from sia.reminders import Reminders
+from sia.scheduler import TAU
+from sia.shell.views import compact
+from sia.shell.views import render_context as render_context
+from sia.shell.views import render_history as render_history
+from sia.shell.views import render_queue as render_queue
+from sia.shell.views import render_skill as render_skill
+from sia.shell.views import render_skills as render_skills
+from sia.shell.views import render_status as render_status
+from sia.shell.views import render_why as render_why
+from sia.skills.tree import Tree
+from sia.store import Run, Store
+
+BLOCK = 1 << 16  # bytes of a log's end read at a time
+TAIL_LIMIT = 1 << 23  # and at most
+LOOK_BACK = 200  # rows
+# The option whose probability is compared with the phase's threshold.
+GATES = {
+    "contains_request": "yes",
+    "answers": "yes",
+    "interrupt": "interrupt",
+    "cover": "yes",
+}
+
+
+def lookup(home: Home) -> Callable[[str], Any]:
+    """Gives the value of a configuration key such as ``email.host``, None when there is none."""
+
+    def value(key: str) -> Any:
+        section, _, name = key.partition(".")
+        return config.section(home.config, section).get(name)
+
+    return value
+
+
+# status
+
+
+def status(home: Home, store: Store) -> dict[str, Any]:
+    """What the agent of ``home`` does now. ``running``: a loop holds the home."""
+    running = store.runs("running")
+    return {
+        "home": str(home.folder),
+        "running": homes.locked(home),
+        "session": store.meta("session"),
+        "iteration": int(store.meta("session_n", "0")),
+        "process": _process(running[-1]) if running else None,
+        "waiting": store.waiting_count(),
+        "unread": len(store.inputs()),
+        "question": question(store),
+        "reminders": _reminders(home, store),
+        "background": background(store),
+        "revision": _revision(home),
+    }
+
+
+def _process(run: Run) -> dict[str, Any]:
+    return {"run": run.id, "skill": run.skill, "step": run.step + 1, "text": run.text}
+
+
+def question(store: Store) -> dict[str, Any] | None:
+    """The open question that an answer would go to: the one asked last."""
+    asking = store.runs("asking")
+    if not asking:
+        return None
+    run, asked = asking[-1], asking[-1].open_question
+    text = asked.get("text") or f"More input is wanted for: {run.text}"
+    return {"run": run.id, "text": text, "options": list(asked.get("options") or ())}
+
+
+def _reminders(home: Home, store: Store) -> dict[str, Any]:
+    kept = Reminders(store, home.tasks / "reminders", str(home.zone), lambda: None).waiting()
+    first = {"due": kept[0].due.isoformat(), "text": kept[0].text} if kept else None
+    return {"waiting": len(kept), "next": first}
+
+
+def background(store: Store) -> list[dict[str, str]]:
+    """The background scripts that run, as the last turn saw them."""
+    entries = (
+        parse_entry(parse_document(xml.encode()))
+        for _, xml in store.entries()
+        if xml.startswith("<background")
+    )
+    return [
+        {"id": entry.id, "command": entry.command.text}
+        for entry in entries
+        if isinstance(entry, Script) and entry.status == "running"
+    ]
+
+
+def _revision(home: Home) -> dict[str, str]:
+    try:
+        revision = Registry(home.revisions).current()
+    except SemifError as error:
+        return {"id": "", "readout": "", "problem": str(error)}
+    return {"id": revision.id, "readout": revision.contents.readout, "problem": ""}
+
+
+# queue
+
+
+def queue(store: Store, rate: float, now: datetime) -> list[dict[str, Any]]:
+    """Open requests in the order they will be worked: the running one, the waiting ones, those
+    that wait for an answer. ``why`` says in words why each waits; from ``latest`` on nothing that
+    came later goes first. rate: urgency per hour. now: in the person's zone."""
+    running = store.runs("running")
+    waiting = queues.ordered(store.runs("waiting"), rate, now)
+    rows = [_row(run, rate, now, "running now") for run in running]
+    ahead = running[-1] if running else None
+    for run in waiting:
+        rows.append(_row(run, rate, now, _why_waits(run, ahead, rate, now)))
+        ahead = run
+    for run in store.runs("asking"):
+        asked = run.open_question.get("text") or "more input"
+        rows.append(_row(run, rate, now, f"waits for your answer: {asked}"))
+    return rows
+
+
+def _row(run: Run, rate: float, now: datetime, why: str) -> dict[str, Any]:
+    zone = now.tzinfo
+    return {
+        "id": run.id,
+        "text": run.text,
+        "status": run.status,
+        "source": run.source,
+        "skill": run.skill,
+        "attempt": run.attempt,
+        "urgency": round(run.urgency, 3),
+        "effective": round(queues.effective(run, rate, now), 3),
+        "waits_since": run.arrived.astimezone(zone).isoformat(timespec="seconds"),
+        "latest": queues.latest(run, rate).astimezone(zone).isoformat(timespec="seconds"),
+        "why": why,
+    }
+
+
+def _why_waits(run: Run, ahead: Run | None, rate: float, now: datetime) -> str:
+    if ahead is None:
+        return "next"
+    if ahead.status == "running":
+        if run.displaced_by == ahead.id:
+            return f"interrupted by {ahead.id}, goes on after it"
+        return f"next, when {ahead.id} is done"
+    if ahead.preempts and not run.preempts:
+        return f"{ahead.id} goes first: it interrupts, or was just answered"
+    level, level_ahead = (round(queues.effective(item, rate, now), 2) for item in (run, ahead))
+    if level < level_ahead:
+        return f"{ahead.id} is more urgent ({level_ahead:.2f})"
+    return f"as urgent as {ahead.id}, which came earlier"
+
+
+# skills
+
+
+def skills(tree: Tree, setting: Callable[[str], Any]) -> list[dict[str, Any]]:
+    """Categories with their skills; ``missing`` says what a skill still needs, else ""."""
+    return [
+        {
+            "category": category.name,
+            "description": category.description,
+            "skills": [
+                {
+                    "id": skill.id,
+                    "description": skill.description,
+                    "actions": list(skill.actions),
+                    "stakes": skill.stakes,
+                    "effects": skill.effects,
+                    "seconds": skill.budget.seconds,
+                    "missing": tree.available(skill, setting),
+                    "folder": str(skill.folder),
+                    "body": skill.body,
+                }
+                for skill in category.skills
+            ],
+        }
+        for category in tree.categories
+    ]
+
+
+# context and history, from the iteration files
+
+
+def _iteration_files(home: Home, session: str | None = None) -> Iterator[Path]:
+    """Newest first. A session's name begins with its time."""
+    try:
+        names = [session] if session else sorted(os.listdir(home.contexts), reverse=True)
+    except FileNotFoundError:
+        return
+    for name in names:
+        folder = home.contexts / name
+        if folder.is_dir():
+            files = [path for path in folder.glob("*.xml") if path.stem.isdigit()]
+            yield from sorted(files, key=lambda path: int(path.stem), reverse=True)
+
+
+def context(home: Home, count: Callable[[str], int] | None = None) -> dict[str, Any] | None:
+    """The last iteration: its file, its XML, and the size of each section of its prompt; None
+    when there is none. count: text -> tokens; without it, tokens are guessed at four characters
+    each and ``counted`` is false."""
+    path = next(_iteration_files(home), None)
+    if path is None:
+        return None
+    iteration = record.read(path)
+    measure = count or (lambda text: (len(text) + 3) // 4)
+    parts: dict[str, list[str]] = {}
+    parts["instructions"] = [prompt.system_text(iteration.prompt_version or prompt.VERSION)]
+    for entry in iteration.entries:
+        text = prompt.entry_text(entry)
+        parts.setdefault(text[1:].split(" ", 1)[0], []).append(text)
+    parts["now"] = [prompt.now_text(replace(iteration, entries=()))]
+    sections = [
+        {
+            "name": name,
+            "entries": len(texts),
+            "characters": sum(map(len, texts)),
+            "tokens": sum(map(measure, texts)),
+        }
+        for name, texts in parts.items()
+    ]
+    return {
+        "session": iteration.session,
+        "n": iteration.n,
+        "file": str(path.relative_to(home.folder)),
+        "time": iteration.figures.time.isoformat(),
+        "counted": count is not None,
+        "tokens": sum(section["tokens"] for section in sections),
+        "sections": sections,
+        "entries": [row for entry in iteration.entries for row in compact(entry)],
+        "xml": path.read_text("utf-8"),
+    }
+
+
+def history(home: Home, limit: int = 20, session: str | None = None) -> list[dict[str, Any]]:
+    """The last ``limit`` iterations (of one session, or of all), newest last."""
+    rows = []
+    for path in _iteration_files(home, session):
+        if len(rows) == limit:
+            break
+        rows.append(_history_row(path))
+    return rows[::-1]
+
+
+def _history_row(path: Path) -> dict[str, Any]:
+    row: dict[str, Any] = {"session": path.parent.name, "n": int(path.stem), "problem": ""}
+    try:
+        iteration = record.read(path)
+    except ContextError as error:
+        return {**row, "problem": str(error)}
+    return {
+        **row,
+        "time": iteration.figures.time.isoformat(timespec="seconds"),
+        "run": iteration.run,
+        "request": _request(iteration),
+        "skill": _skill(iteration),
+        "decisions": [
+            {
+                "phase": decision.phase,
+                "selected": decision.selected,
+                "p": next((p for id, _, p in decision.options if id == decision.selected), 0.0),
+            }
+            for decision in iteration.decisions
+        ],
+        "response": _first_line(iteration),
+    }
+
+
+def _request(iteration: Iteration) -> str:
+    if iteration.process:
+        return iteration.process.text
+    inputs = [entry for entry in iteration.entries if isinstance(entry, InputEntry)]
+    decided_on = {decision.source for decision in iteration.decisions}
+    heard = [entry for entry in inputs if entry.run in decided_on or entry.id in decided_on]
+    return heard[-1].text.text if heard else ""
+
+
+def _skill(iteration: Iteration) -> str:
+    """The skill as it was when the turn ended: navigation is itself a turn."""
+    chosen = {decision.phase: decision.selected for decision in iteration.decisions}
+    if "navigate_category" not in chosen:
+        return iteration.process.skill if iteration.process else ""
+    skill = chosen.get("navigate_skill", "")
+    if not skill or skill.startswith("create_"):
+        return "-"
+    return f"{chosen['navigate_category']}/{skill}"
+
+
+def _first_line(iteration: Iteration) -> str:
+    if iteration.response is None:
+        return ""
+    text = iteration.response.text
+    try:
+        element = parse_document(text.encode("utf-8", "replace"))
+    except ContextError:
+        return text.strip().split("\n")[0]
+    words = (element.text or "").strip().split("\n")[0]
+    return words if element.tag == "write_stdout" else f"<{element.tag}> {words}".strip()
+
+
+# decisions
+
+
+def why(home: Home, limit: int = 8, run: str | None = None) -> list[dict[str, Any]]:
+    """The decisions about the last request (or ``run``), at most the last ``limit`` when they
+    belong to none; oldest first. Only the end of the log is read."""
+    last = list(islice(_rows_backwards(home.decisions), LOOK_BACK))
+    if run is None and last:
+        run = last[0].get("run", "")
+    rows = [row for row in last if row.get("run", "") == run]
+    if not run:
+        rows = rows[:limit]
+    thresholds = _thresholds(home)
+    return [_decision(row, thresholds) for row in reversed(rows)]
+
+
+def _rows_backwards(path: Path) -> Iterator[dict[str, Any]]:
+    """The whole rows at the end of a log, last first; a torn one is passed over."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        end = file.seek(0, os.SEEK_END)
+        lowest, rest = max(0, end - TAIL_LIMIT), b""
+        while end > lowest:
+            begin = max(lowest, end - BLOCK)
+            file.seek(begin)
+            # The first piece may be half a line: it waits for the block before it.
+            rest, *lines = (file.read(end - begin) + rest).split(b"\n")
+            yield from _parsed(reversed(lines))
+            end = begin
+        if not lowest:
+            yield from _parsed([rest])
+
+
+def _parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        row = jsonl.parse(line) if line.strip() else ""
+        if isinstance(row, dict) and isinstance(row.get("predicted_probs"), dict):
+            yield row
+
+
+def _thresholds(home: Home) -> dict[str, float]:
+    try:
+        return dict(Registry(home.revisions).current().contents.thresholds)
+    except SemifError:
+        return {}  # `status` tells; what was decided can be shown without it
+
+
+def _decision(row: dict[str, Any], thresholds: dict[str, float]) -> dict[str, Any]:
+    phase, probs = row.get("phase", ""), row["predicted_probs"]
+    gate = GATES.get(phase, "")
+    default = None if phase == "cover" else TAU
+    state = row.get("state")
+    return {
+        "id": row.get("id", ""),
+        "time": row.get("time", ""),
+        "run": row.get("run", ""),
+        "phase": phase,
+        "about": _about(state),
+        "question": row.get("question", ""),
+        "options": [
+            {"id": id, "p": p} for id, p in sorted(probs.items(), key=lambda item: -item[1])
+        ],
+        "selected": row.get("selected", ""),
+        "threshold": thresholds.get(phase, default) if gate in probs else None,
+        "threshold_option": gate if gate in probs else "",
+        "revision": row.get("revision", ""),
+    }
+
+
+def _about(state: Any) -> str:
+    """The words that a decision was made from."""
+    if isinstance(state, str) and state.startswith("{"):
+        try:
+            state = json.loads(state)
+        except ValueError:
+            return state
+    return str(state.get("input", "")) if isinstance(state, dict) else str(state or "")

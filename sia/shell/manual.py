@@ -1,0 +1,144 @@
+"""A person plays the generator: what they are shown, and how their reply is told from an input."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from lxml import etree
+
+from sia import actions
+from sia.context import ContextError, parse_document, parse_entry
+from sia.entries import Entry
+from sia.errors import SiaError
+from sia.generator.manual import ManualGenerator
+from sia.generator.types import Part, Reply
+from sia.scripts import Cancel
+from sia.shell.text import Paint, shorten
+from sia.shell.views import compact, render_rows
+
+# libxml2's words for a document that only lacks its end.
+_UNFINISHED = frozenset(
+    {
+        etree.ErrorTypes.ERR_DOCUMENT_EMPTY,
+        etree.ErrorTypes.ERR_DOCUMENT_END,
+        etree.ErrorTypes.ERR_TAG_NOT_FINISHED,
+        etree.ErrorTypes.ERR_CDATA_NOT_FINISHED,
+        etree.ErrorTypes.ERR_COMMENT_NOT_FINISHED,
+        etree.ErrorTypes.ERR_GT_REQUIRED,
+        etree.ErrorTypes.ERR_LTSLASH_REQUIRED,
+        etree.ErrorTypes.ERR_ATTRIBUTE_NOT_FINISHED,
+    }
+)
+_EMPTY = {"delete": '<delete id="', "read_stdin": "<read_stdin/>", "stop": "<stop/>"}
+TAGS = tuple(_EMPTY.get(name, f"<{name}>") for name in actions.NAMES)  # how a reply may begin
+
+
+def closed(reply: str) -> bool:
+    """Whether the root tag of a reply is closed, however wrong the rest may be. An empty last line
+    ends a reply as it is."""
+    if reply.endswith("\n"):
+        return True
+    parser = etree.XMLParser(recover=True, resolve_entities=False, no_network=True)
+    try:
+        etree.fromstring(reply.encode("utf-8", "replace"), parser)
+    except etree.XMLSyntaxError:
+        return False
+    return not any(error.type in _UNFINISHED for error in parser.error_log)
+
+
+class Slot:
+    """Where one thread waits for a person's words and another puts them.
+
+    ``changed()`` is called on the waiting thread when the wait begins and ends.
+    """
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._wake = threading.Condition()
+        self._stopped = False
+        self._text: str | None = None
+        self.waiting = False
+
+    def wait(self, cancel: threading.Event | None = None) -> str | None:
+        """The words; None as soon as ``cancel`` is set, and after ``stop``."""
+        cancel = cancel or Cancel()
+        wakes = isinstance(cancel, Cancel)
+        if wakes:
+            cancel.add(self._notify)
+        try:
+            with self._wake:
+                self._text, self.waiting = None, not self._stopped
+                self._changed()
+                while self._text is None and not (cancel.is_set() or self._stopped):
+                    self._wake.wait()
+                text, self.waiting = self._text, False
+        finally:
+            if wakes:
+                cancel.remove(self._notify)
+        self._changed()
+        return text
+
+    def give(self, text: str) -> bool:
+        """Put the words; False when nobody waits for them any more."""
+        with self._wake:
+            if not self.waiting or self._text is not None:
+                return False
+            self._text = text
+            self._wake.notify_all()
+        return True
+
+    def stop(self) -> None:
+        """Nobody will say anything any more."""
+        with self._wake:
+            self._stopped = True
+            self._wake.notify_all()
+
+    def _notify(self) -> None:
+        with self._wake:
+            self._wake.notify_all()
+
+
+class Played(ManualGenerator):
+    """Free text is typed inside any tag, since a line without one is an input."""
+
+    def write(
+        self,
+        parts: Sequence[Part],
+        *,
+        max_tokens: int,
+        cancel: threading.Event,
+        grammar: str | None = None,
+    ) -> Reply:
+        reply = super().write(parts, max_tokens=max_tokens, cancel=cancel, grammar=grammar)
+        try:
+            root = parse_document(reply.text.encode("utf-8", "replace"))
+        except ContextError:
+            return reply
+        text = "".join(root.itertext())
+        return Reply(text, reply.finish, None, None, None, reply.ms, reply.model)
+
+
+class Tail:
+    """The entries of a prompt that were not shown before, in a few lines each."""
+
+    def __init__(self, paint: Paint) -> None:
+        self._paint = paint
+        self._seen: dict[str, Entry] = {}
+
+    def show(self, parts: Sequence[Part], width: int) -> list[str]:
+        text = parts[-1].text
+        try:
+            root = parse_document(f"<context>{text}</context>".encode("utf-8", "replace"))
+            entries = [parse_entry(element) for element in root if element.tag != "now"]
+        except SiaError:  # not a context: a text to be written
+            instruction = parts[0].text if len(parts) > 1 else ""
+            rows = [("task", instruction), ("text", text)]
+            answer = "answer with <text>your words</text>"
+        else:
+            fresh = [entry for entry in entries if self._seen.get(entry.id) != entry]
+            self._seen = {entry.id: entry for entry in entries}
+            rows = [row for entry in fresh for row in compact(entry)]
+            answer = "answer with one action, such as <write_stdout>…</write_stdout>; < lists them"
+        lines = render_rows(rows, width, self._paint)
+        return [*lines, "  " + self._paint("dim", shorten(answer, width - 2))]
