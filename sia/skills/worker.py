@@ -45,10 +45,14 @@ class Channel:
         Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        with open(self._fd, "rb", closefd=False) as lines:
-            for line in lines:
-                self._inbox.put(loads(line))
-        os.killpg(0, signal.SIGKILL)  # the agent is gone: nothing of the skill may live on
+        try:
+            with open(self._fd, "rb", closefd=False) as lines:
+                for line in lines:
+                    self._inbox.put(loads(line))
+        finally:
+            # The agent is gone, perhaps in the middle of a line, perhaps with something of ours
+            # unread (then reading fails): nothing of the skill may live on.
+            os.killpg(0, signal.SIGKILL)
 
     def receive(self) -> dict[str, Any]:
         return self._inbox.get()
