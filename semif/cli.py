@@ -1,4 +1,4 @@
-"""The command `semif`: decide, export, revisions. Data on stdout, everything else on stderr."""
+"""The command `semif`. Data on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from semif.errors import EXIT_FAILED, DecisionError, SemifError
+from semif.errors import EXIT_FAILED, EXIT_UNAVAILABLE, DecisionError, SemifError
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
@@ -76,6 +76,33 @@ def _parser() -> argparse.ArgumentParser:
     )
     export.add_argument("--home", metavar="DIR", type=Path, required=True)
     export.set_defaults(run=_export)
+
+    train = commands.add_parser(
+        "train",
+        help="tune the adapter for decisions",
+        description="Tune the parent revision's adapter on labelled texts and write a revision "
+        "folder, whose path is printed. Working files stay in DIR/work. Needs the extra dream.",
+    )
+    train.add_argument("--out", metavar="DIR", type=Path, required=True)
+    train.add_argument("--model", metavar="PATH", help="GGUF model (default: the embedded one)")
+    train.add_argument(
+        "--parent", metavar="DIR", type=Path, help="revision folder (default: the shipped one)"
+    )
+    train.add_argument(
+        "--data", metavar="DIR", type=Path, help="folder of texts (default: those shipped)"
+    )
+    train.add_argument("--epochs", type=int, default=2)
+    train.add_argument("--layers", type=int, default=14, help="tuned, from the top (default: 14)")
+    train.add_argument("--rows-limit", type=int, metavar="N", help="use a sample of the rows")
+    train.add_argument("--seed", type=int, default=0)
+    train.add_argument("--threads", type=int, default=2)
+    train.add_argument(
+        "--minutes", type=float, metavar="N", help="end training then, and keep the best so far"
+    )
+    train.add_argument(
+        "--resume", action="store_true", help="go on from the last checkpoint of the same run"
+    )
+    train.set_defaults(run=_train)
 
     revisions = commands.add_parser("revisions", help="list revisions or show one")
     which = revisions.add_subparsers(required=True, metavar="COMMAND")
@@ -152,6 +179,33 @@ def _export(args: argparse.Namespace) -> int:
     if only_not:
         _say(f"{only_not} rows are only known not to be something, and left out")
     return EXIT_FAILED if problems else 0
+
+
+def _train(args: argparse.Namespace) -> int:
+    from semif.engine import load
+    from semif.revision import shipped
+    from semif.rows import shipped_data
+
+    if min(args.epochs, args.layers, args.threads, args.rows_limit or 1) < 1:
+        _say("--epochs, --layers, --threads and --rows-limit must be at least 1")
+        return EXIT_USAGE
+    model, parent = load(args.model, args.parent or shipped())
+    # Only now: torch must find the thread settings that the engine has made.
+    try:
+        from semif.train import Plan, train
+    except ModuleNotFoundError as error:
+        _say(f"{error.name} is missing; pip install 'sia-agent[dream]'")
+        return EXIT_UNAVAILABLE
+    plan = Plan(
+        epochs=args.epochs,
+        layers=args.layers,
+        rows_limit=args.rows_limit,
+        seed=args.seed,
+        minutes=args.minutes,
+        threads=args.threads,
+    )
+    print(train(model, parent, args.data or shipped_data(), args.out, plan, args.resume, _say))
+    return 0
 
 
 def _list(args: argparse.Namespace) -> int:

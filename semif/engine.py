@@ -138,8 +138,11 @@ def load(
     model: str | None = None,
     revision_folder: Path | None = None,
     readout: revision.Readout | None = None,
+    gpu_layers: int = 0,
 ) -> tuple[Model, Revision]:
     """Model and revision to decide with; ModelError 69 when missing, 78 when damaged or unfit.
+
+    gpu_layers: how many layers go to the GPU, where the build has one.
 
     Without a revision, the shipped one is used where it fits the model and the readout; any other
     model is used untuned, by `letters` from 1.5 billion parameters on, else by `branches`.
@@ -148,23 +151,23 @@ def load(
     pinned = revision.load(revision_folder or revision.shipped())
     reads = readout in (None, pinned.contents.readout)
     if revision_folder is None and not (reads and source.sha256 == pinned.contents.base.sha256):
-        opened = Model.open(source.path)
+        opened = Model.open(source.path, gpu_layers)
         large = opened.n_params >= _LETTERS_PARAMS and opened.chat_template is not None
         return opened, revision.untuned(source, readout or ("letters" if large else "branches"))
     pinned.check_base(source)
     if not reads:
         raise ModelError(f"revision {pinned.id} reads {pinned.contents.readout}, not {readout}")
-    return _open_as(source, pinned.contents.base.type), pinned
+    return _open_as(source, pinned.contents.base.type, gpu_layers), pinned
 
 
-def _open_as(source: models.Source, type_: str) -> Model:
+def _open_as(source: models.Source, type_: str, gpu_layers: int) -> Model:
     if type_ == source.type:
-        return Model.open(source.path)
+        return Model.open(source.path, gpu_layers)
     if type_ != "f16":
         raise ModelError(f"{source.path} is {source.type}, the revision wants {type_}")
     path = models.f16(source.path)
     try:
-        return Model.open(path)
+        return Model.open(path, gpu_layers)
     except ModelError:
         models.quarantine(path)  # the conversion was damaged after it was made: once more
-        return Model.open(models.f16(source.path))
+        return Model.open(models.f16(source.path), gpu_layers)

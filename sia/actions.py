@@ -128,7 +128,8 @@ def _action(
     if root.tag == "delete":
         id = root.get("id", "")
         if not id:
-            raise ActionError('<delete/> needs the id of an entry: <delete id="e12"/>', line, column)
+            example = '<delete id="e12"/>'
+            raise ActionError(f"<delete/> needs the id of an entry: {example}", line, column)
         if ids is not None and id not in ids:
             raise ActionError(f"there is no entry {id} in the context", line, column)
         return Delete(id)

@@ -19,7 +19,8 @@ from sia import record
 from sia.brain import Brain
 from sia.budget import Budget
 from sia.entries import Script, Text
-from sia.events import Asked, Emit, Event, Notice, Said, TurnEnded
+from sia.errors import SOME_FAILED
+from sia.events import Asked, Emit, Event, Notice, Ready, Said, TurnEnded
 from sia.generator.manual import ManualGenerator
 from sia.home import Home, new_session
 from sia.intake import Intake
@@ -127,6 +128,7 @@ class Agent:
         for text in self._problems:
             self.emit(Notice(text, "warning"))
         self._tell_undelivered()
+        self._tell_rolled_back()
         self.brain = self._load(self.home, self.options.manual, self.options.model)
         session = self._session()
         secret = self.home.config.email.password_env
@@ -154,6 +156,7 @@ class Agent:
         self.holder.watch(self._stop_watch, self._skills_changed)
         self._alarm.start()
         self._intake.start()
+        self.emit(Ready(self.brain.revision.id))
         for run in self.store.runs("asking"):
             question = run.open_question
             self.emit(Asked(run.id, question.get("text", ""), tuple(question.get("options") or ())))
@@ -163,8 +166,9 @@ class Agent:
             self._intake.stop()
         if code == 0:
             self.store.set_meta("ended", "1")
-            if self.loop.failed or self._intake.refused:
-                code = 1
+            # Told to stop, it did as told; left to end by itself, what failed counts.
+            if not self.loop.stopped and (self.loop.failed or self._intake.refused):
+                code = SOME_FAILED
         return code
 
     def _session(self) -> Session:
@@ -249,7 +253,7 @@ class Agent:
             turns=config.loop.turns,
         )
         recorder = Recorder(self.home, self.store, session, decisions)
-        self._alarm = Alarm(self._next_due, self._ring)
+        self._alarm = Alarm(self._next_due, self._ring, lambda error: self.loop.fail(error))
         with self._guard:
             self.loop = Loop(
                 self.store, session, steps, recorder, self.emit, self.now, config.queue.rate
@@ -288,6 +292,14 @@ class Agent:
             self.emit(Said(run, text, again=True))
         self.store.drop_messages([number for number, _, _ in messages])
 
+    def _tell_rolled_back(self) -> None:
+        """What restart.sh put back since the last start."""
+        path = self.home.revisions / "rolled_back"
+        if path.exists():
+            for line in path.read_text("utf-8", "replace").splitlines():
+                self.emit(Notice(f"a new revision was put back: {line}", "warning"))
+            path.unlink()
+
     def _reminders_changed(self) -> None:
         if self._alarm:
             self._alarm.reset()
@@ -297,7 +309,7 @@ class Agent:
         return waiting[0].due if waiting else None
 
     def _ring(self) -> None:
-        """Say what is due: kept first, then shown, then part of the context."""
+        """Say what is due: kept first, then handed to the context, then shown."""
         now = self.now()
         for reminder in self.reminders.due(now):
             text = f"Reminder: {reminder.text}"
@@ -310,10 +322,10 @@ class Agent:
                     continue
                 run = self.store.next_id("r")
                 number = self.store.add_message(run, text)
-            self.emit(Said(run, text))
-            self.store.drop_messages([number])
             item = Input(reminder.id, run, "timer", reminder.text, now)
             self.loop.deliver(Arrival(item, Admission("announce"), text))
+            self.emit(Said(run, text))
+            self.store.drop_messages([number])
 
     def _skills_changed(self, tree: object, problems: tuple) -> None:
         self.emit(Notice("skills reloaded"))

@@ -42,7 +42,8 @@ def pinned(home: Home, model: str | None) -> tuple[object, Revision]:
     registry = Registry(home.revisions)
     current = registry.current()
     own = None if current.folder == semif.shipped() else current.folder
-    return semif.load(model or home.config.model.path or None, own)
+    chosen = home.config.model
+    return semif.load(model or chosen.path or None, own, gpu_layers=chosen.gpu_layers)
 
 
 def load(home: Home, manual: ManualGenerator | None = None, model: str | None = None) -> Brain:
@@ -67,6 +68,11 @@ def load(home: Home, manual: ManualGenerator | None = None, model: str | None = 
 def make_generator(config: Config, weights: object, revision: Revision) -> Generator:
     """The generator the configuration names; what it is proven for is said there or here."""
     chosen = config.generator
+    if chosen.kind == "manual":
+        raise ConfigError(
+            "generator.kind is manual, and nobody is here to play it; start sia at a terminal, or "
+            "set another kind in sia.toml"
+        )
     if chosen.kind == "openai":
         from sia.generator.remote import RemoteGenerator
 

@@ -90,5 +90,5 @@ def _folded(
             stay.append(entry)
     if not gone:
         return kept
-    note = Note(note_id, Text(f"{len(gone)} earlier entries, {gone[0].id} to {gone[-1].id}: {file}"))
-    return [note, *stay]
+    text = f"{len(gone)} earlier entries, {gone[0].id} to {gone[-1].id}: {file}"
+    return [Note(note_id, Text(text)), *stay]

@@ -168,7 +168,7 @@ def load(path: Path) -> Config:
     """The configuration of ``path``; all defaults when there is no such file."""
     try:
         text = path.read_bytes().decode("utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return Config()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
@@ -203,6 +203,12 @@ def _check(config: Config, path: Path) -> None:
     need("generator.context", config.generator.context > tokens, f"above max_tokens, {tokens:,}")
     least = 4 * max(scripts.shown_bytes, 4096)
     need("scripts.file_bytes", scripts.file_bytes >= least, f"at least {least:,}")
+    generator = config.generator
+    if not 32 <= generator.max_tokens < generator.context:
+        raise ConfigError(
+            f"{path}: generator.max_tokens = {generator.max_tokens}: must be 32 or more and less "
+            f"than generator.context ({generator.context})"
+        )
     if config.generator.kind == "openai" and not config.generator.url:
         raise ConfigError(f"{path}: generator.kind is openai: set generator.url too")
     if config.person.timezone:

@@ -173,7 +173,7 @@ class DecisionView:
 
 @dataclass(frozen=True)
 class Response:
-    """What was done in the turn: a core action as XML. ``by``: generator | person | skill | code."""
+    """What the turn did, a core action as XML. ``by``: generator | person | skill | code."""
 
     text: str
     by: str = "generator"

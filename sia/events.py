@@ -62,9 +62,16 @@ class Notice:
 
 
 @dataclass(frozen=True)
+class Ready:
+    """The models are loaded."""
+
+    revision: str
+
+
+@dataclass(frozen=True)
 class TurnEnded:
     n: int
 
 
-Event = Said | Asked | Admitted | Routed | Ended | Notice | TurnEnded
+Event = Said | Asked | Admitted | Routed | Ended | Notice | Ready | TurnEnded
 Emit = Callable[[Event], None]

@@ -72,7 +72,7 @@ class Loop:
     def iterate(self) -> None:
         """One turn."""
         turn = Turn(run=self._take_process())
-        arrivals = self._take_arrivals()
+        arrivals = self._take_arrivals(turn)
         iteration = self._rebuild(turn, arrivals)
         self._steps.step(turn, iteration, self.cancel)
         self._record(turn, iteration, arrivals)
@@ -111,9 +111,13 @@ class Loop:
             self._displace(self._current, preemptor)
             self._current = None
         if self._current is None:
-            waiting = queue.ordered(self._store.runs("waiting"), self._rate, self._clock())
-            self._set_current(replace(waiting[0], status="running") if waiting else None)
+            head = self._head()
+            self._set_current(replace(head, status="running") if head else None)
         return self._current
+
+    def _head(self) -> Run | None:
+        waiting = queue.ordered(self._store.runs("waiting"), self._rate, self._clock())
+        return waiting[0] if waiting else None
 
     def _displace(self, run: Run, by: str) -> None:
         requeued = replace(run, status="waiting", requeued=self._clock(), displaced_by=by)
@@ -124,28 +128,29 @@ class Loop:
             self._current = run
             self._wake.notify_all()
 
-    def _take_arrivals(self) -> list[Arrival]:
+    def _take_arrivals(self, turn: Turn) -> list[Arrival]:
         with self._wake:
             arrivals, self._arrivals = self._arrivals, []
         for arrival in arrivals:
-            self._enter(arrival)
+            self._enter(arrival, turn)
         return arrivals
 
-    def _enter(self, arrival: Arrival) -> None:
-        """What came in becomes part of the context."""
+    def _enter(self, arrival: Arrival, turn: Turn) -> None:
+        """What came in becomes part of the context; its decisions name the entry."""
         item = arrival.input
+        source = item.id
         if arrival.message:
             text = Text.of(redact(arrival.message))
             self._session.add(lambda id: WriteStdout(id, item.run, text))
         elif arrival.admission.action != "stdin":
             text = self._recorder.keep(item.text, f"{item.id}.input")
-            self._session.add(lambda id: InputEntry(id, item.source, item.run, text))
+            source = self._session.add(
+                lambda id: InputEntry(id, item.source, item.run, text)
+            ).id
+        turn.decided += [(answer, source) for answer in arrival.admission.answers]
 
     def _rebuild(self, turn: Turn, arrivals: list[Arrival]) -> Iteration:
         now = self._clock()
-        turn.decided += [
-            (answer, arrival.input.id) for arrival in arrivals for answer in arrival.admission.answers
-        ]
         run = turn.run
         waiting = queue.ordered(self._store.runs("waiting"), self._rate, now)
         others = [other for other in waiting if not run or other.id != run.id]
@@ -167,6 +172,8 @@ class Loop:
         messages = self._recorder.record(turn, iteration, logged, self._shown)
         self._shown = []
         self._set_current(turn.run if turn.run and turn.run.status == "running" else None)
+        for event in turn.before:
+            self._emit(event)
         for number, run, text in messages:
             self._emit(Said(run, text))
             self._shown.append(number)
@@ -187,7 +194,7 @@ class Loop:
     def situation(self) -> Situation:
         """What an input meets now."""
         with self._wake:
-            current = self._current
+            current = self._current or self._head()  # admitted just now and not yet taken
         # The question asked last: whoever answers has that one before them.
         asking = max(self._store.runs("asking"), key=lambda run: run.requeued, default=None)
         question = asking.open_question if asking else {}
@@ -251,6 +258,11 @@ class Loop:
 
     def tell(self, text: str, level: str = "info") -> None:
         self._emit(Notice(text, level))
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was told to end."""
+        return self._exit is not None
 
     @property
     def current(self) -> Run | None:

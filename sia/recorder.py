@@ -102,6 +102,6 @@ class Recorder:
             self._store.drop_meta(key)
             return
         rows = json.loads(self._store.meta(key, "[]"))
-        found = turn.rows(run.id)
+        found = turn.way()
         if found:
             self._store.set_meta(key, json.dumps(rows + found))

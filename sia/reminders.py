@@ -147,10 +147,16 @@ class _Timer:
 
 
 class Alarm:
-    """Calls ``ring()`` on its own thread whenever the moment that ``when()`` gives has come."""
+    """Calls ``ring()`` on its own thread whenever the moment that ``when()`` gives has come; what
+    either raises ends the thread and is given to ``fail``."""
 
-    def __init__(self, when: Callable[[], datetime | None], ring: Callable[[], None]) -> None:
-        self._when, self._ring = when, ring
+    def __init__(
+        self,
+        when: Callable[[], datetime | None],
+        ring: Callable[[], None],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._when, self._ring, self._fail = when, ring, fail
         self._timer = _Timer()
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._stopped = False
@@ -172,6 +178,12 @@ class Alarm:
         os.close(self._write)
 
     def _run(self) -> None:
+        try:
+            self._attend()
+        except BaseException as error:
+            self._fail(error)
+
+    def _attend(self) -> None:
         while not self._stopped:
             self._timer.set(self._when())
             ready, _, _ = select.select([self._timer.fd, self._read], [], [])

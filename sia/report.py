@@ -23,7 +23,7 @@ from sia import config, prompt, record
 from sia import home as homes
 from sia import queue as queues
 from sia.context import ContextError, parse_document, parse_entry
-from sia.entries import InputEntry, Iteration, Script
+from sia.entries import Iteration, Script
 from sia.home import Home
 from sia.reminders import Reminders
 from sia.scheduler import TAU
@@ -169,10 +169,14 @@ def _why_waits(run: Run, ahead: Run | None, rate: float, now: datetime) -> str:
         return f"next, when {ahead.id} is done"
     if ahead.preempts and not run.preempts:
         return f"{ahead.id} goes first: it interrupts, or was just answered"
-    level, level_ahead = (round(queues.effective(item, rate, now), 2) for item in (run, ahead))
-    if level < level_ahead:
-        return f"{ahead.id} is more urgent ({level_ahead:.2f})"
+    if _level(run, rate, now) < _level(ahead, rate, now):
+        return f"{ahead.id} is more urgent ({queues.effective(ahead, rate, now):.2f})"
     return f"as urgent as {ahead.id}, which came earlier"
+
+
+def _level(run: Run, rate: float, now: datetime) -> int:
+    """Urgency as the queue compares it."""
+    return -queues.key(run, rate, now)[1]
 
 
 # skills
@@ -258,7 +262,7 @@ def context(home: Home, count: Callable[[str], int] | None = None) -> dict[str, 
 
 def history(home: Home, limit: int = 20, session: str | None = None) -> list[dict[str, Any]]:
     """The last ``limit`` iterations (of one session, or of all), newest last."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for path in _iteration_files(home, session):
         if len(rows) == limit:
             break
@@ -293,10 +297,7 @@ def _history_row(path: Path) -> dict[str, Any]:
 def _request(iteration: Iteration) -> str:
     if iteration.process:
         return iteration.process.text
-    inputs = [entry for entry in iteration.entries if isinstance(entry, InputEntry)]
-    decided_on = {decision.source for decision in iteration.decisions}
-    heard = [entry for entry in inputs if entry.run in decided_on or entry.id in decided_on]
-    return heard[-1].text.text if heard else ""
+    return _about(iteration.decisions[0].state) if iteration.decisions else ""
 
 
 def _skill(iteration: Iteration) -> str:

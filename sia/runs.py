@@ -58,7 +58,13 @@ class Runs:
     yes: bool = False
 
     def act(
-        self, run: Run, skill: Manifest, tree: Tree, turn: Turn, now: datetime, cancel: threading.Event
+        self,
+        run: Run,
+        skill: Manifest,
+        tree: Tree,
+        turn: Turn,
+        now: datetime,
+        cancel: threading.Event,
     ) -> Outcome:
         """Run the next action of ``run``; ``turn.run`` is the run as it stands afterwards."""
         action = skill.actions[run.step]
@@ -129,7 +135,7 @@ class Runs:
         if outcome.kind == "done" and outcome.value is True:
             turn.labels += [
                 Label.new(row, run.id, "is", option, "verified", by=skill.id)
-                for row, option in [*self._decided(run), *turn.rows(run.id)]
+                for row, option in self._decided(run)
             ]
             return self._ended(run, "done", "verified", turn)
         if outcome.kind == "done" and outcome.value is None:
@@ -252,8 +258,9 @@ class Calls:
         if stored is None:
             store.save_result(run.id, self._action, ordinal, name, None, "intended")
             return {"status": "new", "key": key, "value": None}
-        _, status, value = stored
-        return {"status": "confirmed" if status == "done" else "unknown", "key": key, "value": value}
+        _, known, value = stored
+        status = "confirmed" if known == "done" else "unknown"
+        return {"status": status, "key": key, "value": value}
 
     def _effect_end(self, ordinal: int, name: str, value: Any) -> None:
         self._runs.store.save_result(self._run.id, self._action, ordinal, name, value)

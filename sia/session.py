@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from sia.context import parse_document, parse_entry
-from sia.entries import Entry, Script
+from sia.entries import Entry, InputEntry, Script
 from sia.prompt import entry_text
 from sia.store import Store
 
@@ -94,6 +94,13 @@ class Session:
             self._entries[entry.id] = entry
             if entry.id not in same:
                 self._changed.add(entry.id)
+
+    def request(self, run: str) -> str:
+        """The id of the input that started a run, or the run's own when it is not here."""
+        for entry in self._entries.values():
+            if isinstance(entry, InputEntry) and entry.run == run:
+                return entry.id
+        return run
 
     def scripts(self) -> list[Script]:
         return [entry for entry in self._entries.values() if isinstance(entry, Script)]

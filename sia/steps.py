@@ -198,8 +198,9 @@ class Steps:
         except DecisionError as error:
             self._end(turn, run, "failed", f"I could not decide what to do: {error}")
             return
-        turn.decided += [(answer, run.id) for answer in route.answers]
-        turn.after.append(Routed(run.id, route.skill, route.p))
+        source = self.session.request(run.id)
+        turn.decided += [(answer, source) for answer in route.answers]
+        turn.before.append(Routed(run.id, route.skill, route.p))
         skill = tree.skill(route.skill) if route.skill != UNCOVERED else None
         missing = tree.available(skill, self._setting) if skill else ""
         self._add_step(run, route.skill, "", "done", route.suggestion)
@@ -227,7 +228,7 @@ class Steps:
 
     def _say(self, turn: Turn, run: Run, text: str, by: str) -> None:
         turn.say(run.id, text)
-        turn.response = Response(actions.to_xml(actions.Say(text)), by)
+        turn.response = Response(actions.to_xml(actions.Say(redact(text))), by)
         self._note_said(run, text)
 
     def _note_said(self, run: Run, text: str) -> None:
@@ -248,7 +249,7 @@ class Steps:
             self._note_said(run, text)
         if turn.messages:
             text = "\n".join(text for _, text in turn.messages)
-            turn.response = Response(actions.to_xml(actions.Say(text)), "skill")
+            turn.response = Response(actions.to_xml(actions.Say(redact(text))), "skill")
 
     # the generator's turns
 
@@ -268,7 +269,8 @@ class Steps:
             turn.run = run
             return
         turn.run = replace(run, turns=run.turns + 1)
-        turn.response = Response(reply.text, "generator", lossy=Text.of(reply.text).lossy)
+        shown = Text.of(redact(reply.text)).text
+        turn.response = Response(shown, "generator", lossy=shown != reply.text)
         try:
             action = actions.parse(reply.text, ids)
         except actions.ActionError as error:

@@ -282,7 +282,8 @@ class Store:
     def result(self, run: str, action: str, ordinal: int) -> tuple[str, str, Any] | None:
         """(method, status, value) of a call made before, or None."""
         rows = self._rows(
-            "SELECT method, status, value FROM results WHERE run = ? AND action = ? AND ordinal = ?",
+            "SELECT method, status, value FROM results "
+            "WHERE run = ? AND action = ? AND ordinal = ?",
             run,
             action,
             ordinal,

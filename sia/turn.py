@@ -25,7 +25,8 @@ class Result:
 @dataclass
 class Turn:
     """run: the process as it stands now. decided: (answer, id of what it was made from).
-    messages: words for the person. after: events told once the record is on disk."""
+    messages: words for the person. before and after: events told before and after the words,
+    all of it once the record is on disk."""
 
     run: Run | None = None
     response: Response | None = None
@@ -35,15 +36,20 @@ class Turn:
     results: list[Result] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     labels: list[Label] = field(default_factory=list)
+    before: list[Event] = field(default_factory=list)
     after: list[Event] = field(default_factory=list)
     start: list[tuple[str, str, str]] = field(default_factory=list)  # script id, mode, command
     taken: list[int] = field(default_factory=list)  # numbers of unread inputs that were read
     exit_code: int | None = None
 
-    def rows(self, run: str) -> list[list[str]]:
-        """[row id, chosen option] of what was decided for ``run``: its way and its arguments,
-        not the admission of what came in meanwhile."""
-        return [[a.decision.id, a.selected] for a, source in self.decided if source == run]
+    def way(self) -> list[list[str]]:
+        """[row id, chosen option] of the choices that led to the skill. Only these are proven
+        right by its success: that a mail went out says nothing of whom it should have reached."""
+        return [
+            [answer.decision.id, answer.selected]
+            for answer, _ in self.decided
+            if answer.decision.phase.startswith("navigate")
+        ]
 
     def say(self, run: str, text: str) -> None:
         self.messages.append((run, text))

@@ -117,6 +117,7 @@ class Connection:
             with _short(path) as name:
                 self._socket.connect(name)
         except OSError as error:
+            self._socket.close()
             raise Unavailable(
                 f"the running agent does not answer on {path} ({error.strerror}); "
                 "it may still be starting: try again"
@@ -132,4 +133,5 @@ class Connection:
             yield json.loads(line)
 
     def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)  # wakes whoever waits for events
         self._socket.close()

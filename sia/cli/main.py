@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sia import __version__
-from sia.errors import INTERRUPTED, RESTART, UNAVAILABLE, SiaError
+from sia.cli.guard import END, mark
+from sia.errors import INTERRUPTED, RESTART, SOME_FAILED, UNAVAILABLE, SiaError
 
 COMMANDS = {
     "run": "work for a person at the terminal, or on lines of standard input (the default)",
@@ -34,19 +35,22 @@ Exit codes: 0 done, 1 some failed, 2 usage, 69 unavailable (model, home in use),
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line; also what the documentation's check reads."""
-    common = argparse.ArgumentParser(add_help=False)
+    common = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     common.add_argument("--home", type=Path, metavar="DIR", default=argparse.SUPPRESS,
                         help="the agent's folder (default: $SIA_HOME, else the checkout)")
     common.add_argument("--model", metavar="GGUF", default=argparse.SUPPRESS,
                         help="decide and write with this model")
     top = argparse.ArgumentParser(
         prog="sia", description="A local agent in one shell.", epilog=EPILOG, parents=[common],
+        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"sia {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
     subs = {
-        name: commands.add_parser(name, help=text, description=text, parents=[common])
+        name: commands.add_parser(
+            name, help=text, description=text, parents=[common], allow_abbrev=False
+        )
         for name, text in COMMANDS.items()
     }
     run = subs["run"]
@@ -58,7 +62,8 @@ def parser() -> argparse.ArgumentParser:
     for name in ("status", "queue", "skills", "context", "history", "config", "admit", "route"):
         subs[name].add_argument("--json", action="store_true", help="print JSON")
     subs["history"].add_argument("--session", help="only this session")
-    subs["history"].add_argument("--limit", type=_positive, default=20, help="how many, newest last")
+    subs["history"].add_argument("--limit", type=_positive, default=20, metavar="N",
+                                 help="how many, newest last")
     for name in ("admit", "route"):
         subs[name].add_argument("text", nargs="*", metavar="TEXT")
         subs[name].add_argument("--file", type=Path, help="a file of lines, - for standard input")
@@ -129,7 +134,9 @@ def entry() -> None:
     if code == RESTART and "SIA_RESTART" not in os.environ:
         # Nobody outside restarts us: do it ourselves, with the new code.
         sys.stdout.flush()
-        os.execv(sys.executable, [sys.executable, "-m", "sia", *sys.argv[1:]])
+        os.execv(sys.executable, [sys.executable, "-P", "-m", "sia", *sys.argv[1:]])
+    if code == SOME_FAILED:
+        mark(END)
     sys.exit(code)
 
 

@@ -14,8 +14,10 @@ from typing import TextIO
 from sia.agent import Agent
 from sia.entries import ILLEGAL
 from sia.events import Admitted, Asked, Ended, Event, Notice, Routed, Said
+from sia.intake import INPUT_LIMIT
 
 CHUNK = 65_536
+LINE_LIMIT = 4 * INPUT_LIMIT  # bytes
 
 
 def shown(text: str) -> str:
@@ -68,7 +70,8 @@ class Lines:
     def __init__(self, agent: Agent, fd: int, source: str, refuse: Callable[[str], None]) -> None:
         self._agent, self._fd, self._source, self._refuse = agent, fd, source, refuse
         # What a restart cut off in the middle of a line.
-        self._rest = agent.store.meta("partial_input").encode("utf-8")
+        self._rest = agent.store.meta("partial_input").encode("latin-1")
+        self._skipping = False  # the rest of a line that is too long
         self._wake, self._stop = os.pipe2(os.O_CLOEXEC)
         self._thread = threading.Thread(target=self._run, name="stdin", daemon=True)
 
@@ -94,6 +97,8 @@ class Lines:
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
                 self._submit(line)
+            if len(self._rest) > LINE_LIMIT:
+                self._skip()
             self._keep_rest()
         if self._rest:
             line, self._rest = self._rest, b""
@@ -101,14 +106,27 @@ class Lines:
             self._keep_rest()
         self._agent.close_input()
 
+    def _skip(self) -> None:
+        if not self._skipping:
+            start = self._rest[:40].decode("utf-8", "replace")
+            self._refuse(
+                f"a line of more than {LINE_LIMIT:,} bytes was not taken: {start}…; "
+                "put it into a file"
+            )
+        self._skipping, self._rest = True, b""
+
     def _keep_rest(self) -> None:
-        store, text = self._agent.store, self._rest.decode("utf-8", "backslashreplace")
+        # Bytes as characters: a restart may come in the middle of one.
+        store, text = self._agent.store, self._rest.decode("latin-1")
         if text:
             store.set_meta("partial_input", text)
         elif store.meta("partial_input"):
             store.drop_meta("partial_input")
 
     def _submit(self, line: bytes) -> None:
+        if self._skipping:
+            self._skipping = False
+            return
         try:
             text = line.decode("utf-8").strip()
         except UnicodeDecodeError as error:

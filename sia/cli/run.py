@@ -17,13 +17,13 @@ from pathlib import Path
 from semif.errors import SemifError
 from sia import home as homes
 from sia.agent import Agent, Options
+from sia.cli.guard import TURN, mark
 from sia.cli.plain import Lines, OneRequest, PlainOutput, shown, standard_input
 from sia.errors import SOME_FAILED, SiaError, UsageError
 from sia.events import Event, Notice, TurnEnded
 from sia.home import Home
 from sia.redact import redact
 from sia.wire import Connection, Server
-
 
 LOG_BYTES = 4_000_000
 
@@ -93,18 +93,9 @@ def _log(home: Home) -> logging.Logger:
     return log
 
 
-def _mark(line: str) -> None:
-    """A line for restart.sh, in the file it named: that a turn was completed, or that the exit
-    code is the work's and not a crash's."""
-    path = os.environ.get("SIA_TURN_FILE")
-    if path:
-        with open(path, "a", encoding="ascii") as file:
-            file.write(f"{line}\n")
-
-
 def _mark_turn(event: Event) -> None:
     if isinstance(event, TurnEnded):
-        _mark("turn")
+        mark(TURN)
 
 
 def _plain(home: Home, options: argparse.Namespace, text: str, fd: int | None) -> int:
@@ -133,10 +124,7 @@ def _plain(home: Home, options: argparse.Namespace, text: str, fd: int | None) -
         finally:
             if lines:
                 lines.stop()
-    code = code or (SOME_FAILED if refused else 0)
-    if code == SOME_FAILED:
-        _mark("end")
-    return code
+    return code or (SOME_FAILED if refused else 0)
 
 
 def ask_running(home: Home, text: str) -> int:

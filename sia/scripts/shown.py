@@ -68,7 +68,7 @@ def _text(data: bytes) -> str:
 
 
 def _cuts(read: Read, size: int, at: int) -> tuple[int, int]:
-    """The last place at or before ``at``, and the first at or after it, where a cut harms nothing."""
+    """The last place at or before ``at`` and the first at or after it where a cut harms nothing."""
     import regex  # only output too long to show whole pays for this import
 
     start = _flag_start(read, _character_start(read, max(0, at - _MARGIN)))

@@ -20,7 +20,7 @@ def run_shell(
     options: Options,
     *,
     manual: bool = False,
-    prepare: Prepare = nullcontext,
+    prepare: Prepare = lambda agent: nullcontext(),
     make: Make | None = None,
 ) -> int:
     """Work for the person at this terminal until they quit; the exit code.
@@ -28,8 +28,7 @@ def run_shell(
     Both standard input and output must be terminals. manual: the person plays the generator.
     prepare: what stands around the agent's life. make: builds the agent (a double in tests).
     """
+    from sia.agent import Agent
     from sia.shell.shell import Shell
 
-    if make is None:
-        from sia.agent import Agent as make
-    return Shell(home, options, make, manual).run(prepare)
+    return Shell(home, options, make or Agent, manual).run(prepare)

@@ -14,7 +14,8 @@ from prompt_toolkit.document import Document
 from sia import report
 from sia.errors import SiaError
 from sia.home import Home
-from sia.shell.text import Paint, columns
+from sia.shell.text import Paint, clean, columns, shorten
+from sia.shell.views import paragraph
 from sia.store import Store
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ def is_command(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Commands:
-    """``store``: a connection of the shell's own. ``count``: tokens of a text, once a model is
-    there."""
+    """``store``: a connection of the shell's own. ``width``: cells of a line now."""
 
     home: Home
     store: Store
@@ -73,7 +73,7 @@ class Commands:
         try:
             return shows[name](words)
         except SiaError as error:
-            return "  " + self.paint("error", str(error))
+            return "  " + self.paint("error", clean(str(error)))
 
     @staticmethod
     def _nearest(word: str, words: Sequence[str]) -> str:
@@ -82,14 +82,20 @@ class Commands:
 
     def _unknown(self, name: str) -> str:
         near = self._nearest(name, list(COMMANDS))
-        return "  " + self.paint("warning", f"there is no {name}; {near or '/help'} is the nearest"
-                                 if near else f"there is no {name}; /help lists what there is")
+        return self._missing(name, near and f"{near} is the nearest", "/help lists what there is")
+
+    def _missing(self, name: str, nearest: str, otherwise: str) -> str:
+        text = f"there is no {name}; {nearest or otherwise}"
+        return "  " + self.paint("warning", shorten(clean(text), self.width() - 3))
 
     def _help(self, words: list[str]) -> str:
         rows = [*COMMANDS.items(), *KEYS]
         lines = [f"  {self.paint('accent', name)}{text}" for name, text in columns(rows)]
         lines.insert(len(COMMANDS), "")
-        first = "  Anything else is said to the agent: a request, an answer, or just a word."
+        first = paragraph(
+            "Anything else is said to the agent: a request, an answer, or just a word.",
+            self.width(),
+        )
         return "\n".join([first, "", *lines])
 
     def _status(self, words: list[str]) -> str:
@@ -112,8 +118,8 @@ class Commands:
             return report.render_skill(skills[names[0]], self.width(), self.paint)
         short = {name: id for id in skills for name in (id, id.split("/")[1])}
         near = self._nearest(words[0], list(short))
-        hint = f"the nearest is {short[near]}" if near else "/skills lists them"
-        return "  " + self.paint("warning", f"there is no skill {words[0]}; {hint}")
+        nearest = f"{short[near]} is the nearest" if near else ""
+        return self._missing(f"skill {words[0]}", nearest, "/skills lists them")
 
     def _why(self, words: list[str]) -> str:
         return report.render_why(report.why(self.home), self.width(), self.paint)

@@ -13,7 +13,6 @@ from sia.events import Event, Notice
 
 BURST = 0.05  # seconds: what comes within is written at once
 BATCH = 500  # items written before the keyboard is looked at again
-PATIENCE = 6  # bursts to wait for a busy screen
 
 # An event, or what makes a block of text on the screen's thread.
 Item = Event | Callable[[], str]
@@ -21,15 +20,14 @@ Item = Event | Callable[[], str]
 
 class Feed:
     """``put`` may be called on any thread; ``take`` is called on the screen's, in ``start``'s
-    loop. ``busy``: the screen would rather be written to a moment later."""
+    loop."""
 
-    def __init__(self, take: Callable[[Sequence[Item]], None], busy: Callable[[], bool]) -> None:
-        self._take, self._busy = take, busy
+    def __init__(self, take: Callable[[Sequence[Item]], None]) -> None:
+        self._take = take
         self._items: deque[Item] = deque()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scheduled = False
-        self._waited = 0
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Deliver what was put so far, and from now on."""
@@ -40,24 +38,16 @@ class Feed:
     def put(self, item: Item) -> None:
         with self._lock:
             self._items.append(item)
-            wake = self._loop is not None and not self._scheduled
-            self._scheduled |= wake
-        if wake:
-            self._call(self._later)
-
-    def _call(self, call: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # the loop was closed meanwhile: the last flush takes it
-            self._loop.call_soon_threadsafe(call)
+            loop = None if self._scheduled else self._loop
+            self._scheduled |= loop is not None
+        if loop:
+            with suppress(RuntimeError):  # it was closed meanwhile: the last flush takes it
+                loop.call_soon_threadsafe(self._later)
 
     def _later(self, seconds: float = BURST) -> None:
         asyncio.get_running_loop().call_later(seconds, self._burst)
 
     def _burst(self) -> None:
-        if self._busy() and self._waited < PATIENCE:
-            self._waited += 1
-            self._later()
-            return
-        self._waited = 0
         with self._lock:
             items = [self._items.popleft() for _ in range(min(BATCH, len(self._items)))]
             more = self._scheduled = bool(self._items)

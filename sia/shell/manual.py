@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Sequence
 
@@ -17,34 +18,28 @@ from sia.scripts import Cancel
 from sia.shell.text import Paint, shorten
 from sia.shell.views import compact, render_rows
 
-# libxml2's words for a document that only lacks its end.
-_UNFINISHED = frozenset(
-    {
-        etree.ErrorTypes.ERR_DOCUMENT_EMPTY,
-        etree.ErrorTypes.ERR_DOCUMENT_END,
-        etree.ErrorTypes.ERR_TAG_NOT_FINISHED,
-        etree.ErrorTypes.ERR_CDATA_NOT_FINISHED,
-        etree.ErrorTypes.ERR_COMMENT_NOT_FINISHED,
-        etree.ErrorTypes.ERR_GT_REQUIRED,
-        etree.ErrorTypes.ERR_LTSLASH_REQUIRED,
-        etree.ErrorTypes.ERR_ATTRIBUTE_NOT_FINISHED,
-    }
-)
 _EMPTY = {"delete": '<delete id="', "read_stdin": "<read_stdin/>", "stop": "<stop/>"}
 TAGS = tuple(_EMPTY.get(name, f"<{name}>") for name in actions.NAMES)  # how a reply may begin
 
 
 def closed(reply: str) -> bool:
-    """Whether the root tag of a reply is closed, however wrong the rest may be. An empty last line
-    ends a reply as it is."""
+    """Whether the root tag of a reply is closed. An empty last line ends any reply."""
+    parser = etree.XMLPullParser(("start", "end"), recover=True, resolve_entities=False)
+    parser.feed(reply.encode("utf-8", "replace"))
+    depth = 0
+    for event, _ in parser.read_events():
+        depth += 1 if event == "start" else -1
+        if depth == 0:
+            return True
     if reply.endswith("\n"):
         return True
-    parser = etree.XMLParser(recover=True, resolve_entities=False, no_network=True)
     try:
-        etree.fromstring(reply.encode("utf-8", "replace"), parser)
+        parser.close()
     except etree.XMLSyntaxError:
         return False
-    return not any(error.type in _UNFINISHED for error in parser.error_log)
+    # After a fault the parser closes nothing any more; the fault itself is the reply's affair.
+    root = re.match(r"\s*<([\w:.-]+)", reply)
+    return bool(root and parser.feed_error_log and reply.rstrip().endswith(f"</{root[1]}>"))
 
 
 class Slot:
@@ -62,10 +57,10 @@ class Slot:
 
     def wait(self, cancel: threading.Event | None = None) -> str | None:
         """The words; None as soon as ``cancel`` is set, and after ``stop``."""
-        cancel = cancel or Cancel()
-        wakes = isinstance(cancel, Cancel)
-        if wakes:
-            cancel.add(self._notify)
+        cancel = cancel or threading.Event()
+        waker = cancel if isinstance(cancel, Cancel) else None
+        if waker:
+            waker.add(self._notify)
         try:
             with self._wake:
                 self._text, self.waiting = None, not self._stopped
@@ -74,8 +69,8 @@ class Slot:
                     self._wake.wait()
                 text, self.waiting = self._text, False
         finally:
-            if wakes:
-                cancel.remove(self._notify)
+            if waker:
+                waker.remove(self._notify)
         self._changed()
         return text
 

@@ -27,7 +27,7 @@ from sia.shell.feed import Feed, Item, Stray
 from sia.shell.manual import TAGS, Played, Slot, Tail, closed
 from sia.shell.standing import Standing, look
 from sia.shell.terminal import Fragments, open_screen
-from sia.shell.text import paint_for
+from sia.shell.text import clean, paint_for
 from sia.shell.transcript import EXAMPLE, Transcript
 from sia.store import Store
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from sia.agent import Options
 
 TWICE = 2.0  # seconds within which a second Ctrl-C quits
-LOADING = 0.2  # seconds between looks at whether the model is there
 TYPED_LINE = "typed_line"  # in the store: what was being typed when the program ended
 YES_NO = ("yes", "no")
 
@@ -44,13 +43,15 @@ class Shell:
     """One shell at one terminal. Everything but ``_work``, ``_approve`` and ``_show_prompt``
     happens on the main thread."""
 
+    _loop: asyncio.AbstractEventLoop  # while it runs
+
     def __init__(self, home: Home, options: Options, make: Make, manual: bool) -> None:
         self._paint = paint_for(os.environ)
-        self._feed = Feed(self._take, lambda: self._screen.busy())
+        self._feed = Feed(self._take)
         self._reply, self._approval = Slot(self._touch), Slot(self._touch)
         self._tail = Tail(self._paint)
         options = replace(options, approve=self._approve)
-        if manual:
+        if manual or home.config.generator.kind == "manual":
             options = replace(options, manual=Played(self._reply.wait, self._show_prompt))
         self._agent = make(home, options, self._feed.put)
         # A connection of our own: the agent closes its one while the screen still stands.
@@ -66,7 +67,6 @@ class Shell:
         self._commands = Commands(home, self._store, self._agent, self._paint, self._screen.width)
         self._standing = Standing()
         self._thread = threading.Thread(target=self._work, name="agent", daemon=True)
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._code = DONE
         self._error: BaseException | None = None
         self._ending = self._quit = self._abandoned = self._typed = False
@@ -84,7 +84,7 @@ class Shell:
             self._store.set_meta(TYPED_LINE, line)
         self._store.close()
         if isinstance(self._error, SiaError | SemifError):
-            self._write(self._paint("error", f"sia: {self._error}") + "\n")
+            self._write(self._paint("error", clean(f"sia: {self._error}")) + "\n")
             return self._error.exit_code
         if self._error is not None:
             raise self._error
@@ -98,10 +98,8 @@ class Shell:
         for number in (signal.SIGTERM, signal.SIGHUP):
             self._loop.add_signal_handler(number, self._end, INTERRUPTED)
         self._welcome()
-        loading = asyncio.create_task(self._watch_loading())
         await self._screen.run(self._begin)
-        loading.cancel()
-        if not self._abandoned:
+        if not self._abandoned and self._thread.ident:
             await asyncio.to_thread(self._thread.join)
         self._feed.flush()
 
@@ -135,22 +133,13 @@ class Shell:
         self._feed.flush()
         self._screen.close()
 
-    async def _watch_loading(self) -> None:
-        while self._agent.brain is None:
-            await asyncio.sleep(LOADING)
-        self._touch()
-
     def _crashed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A fault in what the loop runs: end in order, then let it be seen."""
         error = context.get("exception")
         if isinstance(error, OSError) and error.errno == errno.EIO:
-            self._abandon_screen()  # the terminal went away
+            self.gone()
             return
         self._error = self._error or error or RuntimeError(context["message"])
-        self._end(INTERRUPTED)
-        self._screen.close()
-
-    def _abandon_screen(self) -> None:
         self._end(INTERRUPTED)
         self._screen.close()
 
@@ -192,7 +181,7 @@ class Shell:
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
-            self._abandon_screen()
+            self.gone()
 
     def _say(self, text: str) -> None:
         """Show ``text`` now, behind what came before it."""
@@ -280,6 +269,13 @@ class Shell:
 
     def closed(self) -> None:
         self._leave()
+
+    def gone(self) -> None:
+        """The terminal went away: end in order, and write to nobody."""
+        for stream in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+        self._end(INTERRUPTED)
+        self._screen.close()
 
     # on the agent's thread
 

@@ -43,7 +43,8 @@ class Standing:
 
     def toolbar(self, width: int) -> Fragments:
         """One line: what happens at the left, which agent it is at the right."""
-        left = [("class:dim", " "), self._doing(), ("class:dim", f" · queue {self.waiting}")]
+        left: Fragments = [("class:dim", " "), self._doing()]
+        left.append(("class:dim", f" · queue {self.waiting}"))
         if self.unread:
             left.append(("class:dim", f" · {self.unread} unread"))
         if self.question:
@@ -51,7 +52,7 @@ class Standing:
         right = ""
         if self.revision:
             right = f"revision {self.revision[:ID_SHOWN]} · iteration {self.n} "
-        used = sum(width_of(text) for _, text in left)
+        used = sum(width_of(part[1]) for part in left)
         gap = width - used - width_of(right)
         if gap < 1:
             right, gap = "", 0

@@ -7,6 +7,7 @@ nothing typed is echoed into the output or edited away by the terminal while tex
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ from prompt_toolkit.completion import Completer
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import has_focus
+from prompt_toolkit.formatted_text import StyleAndTextTuples as Fragments
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import create_output
@@ -28,23 +30,23 @@ from prompt_toolkit.styles import Style
 
 from sia.shell.text import paint_for
 
-Fragments = list[tuple[str, str]]
 MENU_ROWS = 8
+STEP, PATIENCE = 0.02, 15  # seconds between looks for the cursor's place, and how many
 CHUNK = 65_536
 STYLE = Style.from_dict(
     {
         "prompt": "ansicyan",
-        "placeholder": "ansibrightblack",
+        "placeholder": "dim",
         "bottom-toolbar": "noreverse",
-        "dim": "ansibrightblack",
+        "dim": "dim",
         "warning": "ansiyellow",
         "completion-menu": "noinherit",
         "completion-menu.completion": "noinherit",
         "completion-menu.completion.current": "noinherit reverse",
-        "completion-menu.meta.completion": "noinherit ansibrightblack",
+        "completion-menu.meta.completion": "noinherit dim",
         "completion-menu.meta.completion.current": "noinherit reverse",
         "scrollbar.background": "noinherit",
-        "scrollbar.button": "noinherit reverse",
+        "scrollbar.button": "noinherit",
     }
 )
 
@@ -59,7 +61,10 @@ class Hands(Protocol):
         """Ctrl-C; the line is cleared already, ``empty`` when there was none."""
 
     def closed(self) -> None:
-        """End of input: Ctrl-D on an empty line, or the terminal is gone."""
+        """Ctrl-D on an empty line."""
+
+    def gone(self) -> None:
+        """The terminal went away; also called more than once."""
 
     def prompt(self) -> str: ...
 
@@ -78,9 +83,6 @@ class Screen(Protocol):
 
     def write(self, text: str) -> None:
         """Show whole lines above the prompt."""
-
-    def busy(self) -> bool:
-        """Whether it is better to write a moment later."""
 
     def refresh(self) -> None: ...
 
@@ -107,6 +109,8 @@ class PromptScreen:
     def __init__(self, hands: Hands, history: Path, completer: Completer, line: str) -> None:
         self._hands, self._start = hands, line
         self._output = create_output(sys.stdout)
+        self._held = ""
+        self._patience = 0
         self._on_ready: Callable[[], None] | None = None
         self._session: PromptSession[str] = PromptSession(
             message=lambda: [("class:prompt", hands.prompt())],
@@ -199,14 +203,34 @@ class PromptScreen:
         try:
             await self._session.prompt_async(default=self._start, set_exception_handler=False)
         except EOFError:
-            self._hands.closed()
-
-    def busy(self) -> bool:
-        """While an answer about the cursor is on its way, text would make it wrong."""
-        app = self._session.app
-        return app.is_running and app.renderer.waiting_for_cpr and not app.renderer.height_is_known
+            self._hands.gone()
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            self._hands.gone()
 
     def write(self, text: str) -> None:
+        waits = bool(self._held)
+        self._held += text
+        if not waits:
+            self._patience = PATIENCE
+            self._release()
+
+    def _release(self) -> None:
+        """Show what is held. Held it is while the terminal has yet to tell where the cursor is:
+        text would make its answer wrong, and the screen would jump."""
+        app = self._session.app
+        renderer = app.renderer
+        waits = app.is_running and renderer.waiting_for_cpr and not renderer.height_is_known
+        if waits and self._patience:
+            self._patience -= 1
+            asyncio.get_running_loop().call_later(STEP, self._release)
+            return
+        text, self._held = self._held, ""
+        if text:
+            self._show(text)
+
+    def _show(self, text: str) -> None:
         app, output = self._session.app, self._output
         if not app.is_running:
             output.write_raw(text)
@@ -230,6 +254,8 @@ class PromptScreen:
         self._session.app.invalidate()
 
     def close(self) -> None:
+        self._patience = 0
+        self._release()
         app = self._session.app
         if app.is_running and not app.is_done:
             app.exit(result="")
@@ -274,7 +300,11 @@ class DumbScreen:
             loop.remove_signal_handler(signal.SIGINT)
 
     def _read(self) -> None:
-        data = os.read(self._in, CHUNK)
+        try:
+            data = os.read(self._in, CHUNK)
+        except OSError:
+            self._hands.gone()
+            return
         if not data:
             self._hands.closed()
             return
@@ -284,9 +314,6 @@ class DumbScreen:
             if self._hands.entered("\n".join(self._lines)):
                 self._lines = []
         self.write("")
-
-    def busy(self) -> bool:
-        return False
 
     def write(self, text: str) -> None:
         prompt = self._hands.prompt() if self._done and not self._done.is_set() else ""

@@ -33,6 +33,12 @@ def _facts(rows: list[tuple[str, str]], width: int, paint: Paint) -> str:
     return "\n".join(lines)
 
 
+def paragraph(text: str, width: int, paint: Paint = plain, style: str = "") -> str:
+    """Clean, wrapped and indented."""
+    lines = wrap(clean(text), max(20, width - 3))
+    return "\n".join("  " + paint(style, line) if line else "" for line in lines)
+
+
 def _plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
@@ -99,7 +105,7 @@ def render_skills(data: list[dict[str, Any]], width: int = 80, paint: Paint = pl
     margin = max(map(width_of, names)) + 4
     blocks = []
     for category in data:
-        blocks.append("  " + paint("bold", clean(category["description"])))
+        blocks.append(paragraph(category["description"], width, paint, "bold"))
         for skill in category["skills"]:
             text = clean(skill["description"])
             first, *more = wrap(text, max(20, width - margin))
@@ -123,9 +129,15 @@ def render_skill(skill: dict[str, Any], width: int = 80, paint: Paint = plain) -
     ]
     if skill["missing"]:
         rows.insert(0, ("missing", skill["missing"]))
-    body = "\n".join("  " + line for line in wrap(_reflowed(clean(skill["body"])), width - 2))
-    head = f"  {paint('bold', clean(skill['id']))}  {clean(skill['description'])}"
-    return "\n".join([head, "", _facts(rows, width, paint), *(["", body] if body.strip() else [])])
+    blocks = [
+        paragraph(skill["id"], width, paint, "bold"),
+        paragraph(skill["description"], width),
+        "",
+        _facts(rows, width, paint),
+    ]
+    if skill["body"].strip():
+        blocks += ["", paragraph(_reflowed(skill["body"]), width)]
+    return "\n".join(blocks)
 
 
 def _reflowed(text: str) -> str:
@@ -202,7 +214,8 @@ def render_rows(rows: Sequence[tuple[str, str]], width: int, paint: Paint) -> li
 def render_history(data: list[dict[str, Any]], width: int = 80, paint: Paint = plain) -> str:
     if not data:
         return "  there is no iteration yet"
-    lines, session = [], ""
+    lines: list[str] = []
+    session = ""
     for row in data:
         if row["session"] != session:
             session = row["session"]

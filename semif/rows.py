@@ -1,0 +1,252 @@
+"""Labelled rows made from the texts that people wrote for the engine, in `data/`.
+
+One line of a file gives a row for each phase that its label speaks about, in the wording of
+`data/questions-v1.json`. What a row shows beside its text (which categories, under which
+description) is drawn from a generator of its own, seeded by seed, phase and text: a line added
+later leaves all other rows as they were.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from semif.errors import DecisionError, FileError
+from semif.export import LabelledRow
+
+_T = TypeVar("_T")
+SHIPPED = 6  # the first categories of trees.json are the ones SIA comes with
+_FILES = (
+    "questions-v1.json",
+    "trees.json",
+    "requests.tsv",
+    "inputs.tsv",
+    "answers.tsv",
+    "choices.jsonl",
+    "covers.jsonl",
+)
+# One in ten texts is held out, with all its rows.
+_HELD_OUT = 10
+
+
+class Category(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A category of skills, with other ways to describe it and them.
+
+    `fallbacks`: by skill, the leaf `category/skill` that serves where this category is not there.
+    """
+
+    description: str
+    skills: dict[str, str]
+    descriptions: tuple[str, ...] = ()
+    skill_descriptions: dict[str, tuple[str, ...]] = {}
+    fallbacks: dict[str, str] = {}
+
+    def wordings(self) -> tuple[str, ...]:
+        return (self.description, *self.descriptions)
+
+    def skill_wordings(self, skill: str) -> tuple[str, ...]:
+        return (self.skills[skill], *self.skill_descriptions.get(skill, ()))
+
+
+class _Wording(msgspec.Struct, frozen=True):
+    question: str
+    options: dict[str, str]
+
+
+class _Questions(msgspec.Struct, frozen=True):
+    phases: dict[str, _Wording]
+
+
+class _Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    question: str
+    input: str
+    options: dict[str, str]
+    answer: str
+
+
+class _Cover(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    input: str
+    skill: str
+    answer: str
+
+
+def shipped_data() -> Path:
+    """The folder of texts that comes with the package."""
+    return Path(str(files("semif"))) / "data"
+
+
+def data_sha256(data: Path) -> str:
+    """One sha256 over names and contents of all files that rows are made from."""
+    digest = hashlib.sha256()
+    for name in _FILES:
+        digest.update(name.encode() + b"\0" + hashlib.sha256(_read(data / name)).digest())
+    return digest.hexdigest()
+
+
+def build(data: Path, seed: int) -> list[LabelledRow]:
+    """All rows of a data folder; DecisionError names file and line, FileError what is missing."""
+    return list(_Builder(data, seed).rows())
+
+
+def sample(rows: Sequence[LabelledRow], limit: int | None, seed: int) -> list[LabelledRow]:
+    """`limit` of the rows, drawn by hash, in their order; a larger limit only adds rows."""
+    drawn = sorted(rows, key=lambda row: _hash(f"{seed}:{row.decision.id}"))[:limit]
+    ids = {row.decision.id for row in drawn}
+    return [row for row in rows if row.decision.id in ids]
+
+
+def split(rows: Sequence[LabelledRow]) -> tuple[list[LabelledRow], list[LabelledRow]]:
+    """(training, held out): by a hash of the text, so that a text never changes sides."""
+    sides: tuple[list[LabelledRow], list[LabelledRow]] = ([], [])
+    for row in rows:
+        state = row.decision.state
+        text = state if isinstance(state, str) else _input(state)
+        sides[_hash(" ".join(text.casefold().split())) % _HELD_OUT == 0].append(row)
+    return sides
+
+
+class _Builder:
+    def __init__(self, data: Path, seed: int) -> None:
+        self._data = data
+        self._seed = seed
+        self._phases = _json(data / "questions-v1.json", _Questions).phases
+        self._tree = _json(data / "trees.json", dict[str, Category])
+        self._shipped = list(self._tree)[:SHIPPED]
+
+    def rows(self) -> Iterator[LabelledRow]:
+        for where, (text, leaf) in self._lines("requests.tsv", 2):
+            yield from self._navigate(where, text, leaf)
+        for where, (text, process, request, interrupt, urgency) in self._lines("inputs.tsv", 5):
+            state = {"current_process": process, "input": text}
+            yield self._fixed(where, "contains_request", state, request)
+            if interrupt != "-":
+                said = {"yes": "interrupt", "no": "defer"}.get(interrupt, interrupt)
+                yield self._fixed(where, "interrupt", state, said)
+            yield self._fixed(where, "urgency", state, urgency)
+        for where, (question, text, answer) in self._lines("answers.tsv", 3):
+            yield self._fixed(where, "answers", {"question": question, "input": text}, answer)
+        for where, choice in self._objects("choices.jsonl", _Choice):
+            state = {"input": choice.input}
+            yield _row(where, "read_next", state, choice.question, choice.options, choice.answer)
+        for where, cover in self._objects("covers.jsonl", _Cover):
+            state = {"input": cover.input, "skill": cover.skill}
+            yield self._fixed(where, "cover", state, cover.answer)
+
+    def _fixed(self, where: str, phase: str, state: dict[str, str], said: str) -> LabelledRow:
+        """A row of a phase whose options are always the same."""
+        wording = self._phases[phase]
+        return _row(where, phase, state, wording.question, wording.options, said)
+
+    def _navigate(self, where: str, text: str, leaf: str) -> Iterator[LabelledRow]:
+        category, _, skill = leaf.partition("/")
+        if category not in self._tree or skill not in self._tree[category].skills:
+            raise DecisionError(where, "leaf", f"{leaf!r} is not in trees.json")
+        for phase, options, said in (
+            ("navigate_category", *self._categories(text, category, skill)),
+            ("navigate_skill", *self._skills(text, category, skill)),
+        ):
+            wording = self._phases[phase]
+            shown = {**options, **wording.options}
+            yield _row(where, phase, {"input": text}, wording.question, shown, said)
+
+    def _categories(self, text: str, category: str, skill: str) -> tuple[dict[str, str], str]:
+        """Categories to choose from, and the right one of them or `create_category`."""
+        draw = random.Random(f"{self._seed}:category:{text}")
+        as_shipped = {name: self._tree[name].description for name in self._shipped}
+        if category in as_shipped and draw.random() < 0.5:
+            return as_shipped, category
+        left_out = draw.random() < 0.15
+        if left_out and category not in as_shipped and draw.random() < 0.5:
+            shown = as_shipped
+        else:
+            others = [name for name in self._tree if name != category]
+            names = draw.sample(others, min(draw.randint(4, 10) - (not left_out), len(others)))
+            names += [] if left_out else [category]
+            shown = {name: draw.choice(self._tree[name].wordings()) for name in names}
+        if left_out:
+            instead = self._tree[category].fallbacks.get(skill, "").partition("/")[0]
+            return shown, instead if instead in shown else "create_category"
+        return shown, category
+
+    def _skills(self, text: str, category: str, skill: str) -> tuple[dict[str, str], str]:
+        """Skills of the category to choose from, and the right one or `create_skill`."""
+        draw = random.Random(f"{self._seed}:skill:{text}")
+        found = self._tree[category]
+        if category in self._shipped and draw.random() < 0.5:
+            return dict(found.skills), skill
+        siblings = [name for name in found.skills if name != skill]
+        names = draw.sample(siblings, draw.randint(1, min(5, len(siblings)))) if siblings else []
+        left_out = bool(names) and draw.random() < 0.12
+        names += [] if left_out else [skill]
+        shown = {name: draw.choice(found.skill_wordings(name)) for name in names}
+        return shown, "create_skill" if left_out else skill
+
+    def _lines(self, name: str, fields: int) -> Iterator[tuple[str, list[str]]]:
+        for where, line in self._text(name):
+            parts = [part.strip() for part in line.split("\t")]
+            if len(parts) != fields or not all(parts):
+                raise DecisionError(where, "line", f"must have {fields} fields between tabs")
+            yield where, parts
+
+    def _objects(self, name: str, kind: type[_T]) -> Iterator[tuple[str, _T]]:
+        for where, line in self._text(name):
+            try:
+                yield where, msgspec.json.decode(line, type=kind)
+            except msgspec.DecodeError as error:
+                raise DecisionError(where, "line", str(error)) from error
+
+    def _text(self, name: str) -> Iterator[tuple[str, str]]:
+        try:
+            text = _read(self._data / name).decode()
+        except UnicodeDecodeError as error:
+            raise FileError(self._data / name, f"is not UTF-8: {error}") from error
+        for number, line in enumerate(text.split("\n"), start=1):
+            if line.strip():
+                yield f"{name}:{number}", line
+
+
+def _row(
+    where: str,
+    phase: str,
+    state: Mapping[str, str],
+    question: str,
+    options: Mapping[str, str],
+    said: str,
+) -> LabelledRow:
+    value = {
+        "id": f"{phase}:{where}",
+        "phase": phase,
+        "state": dict(state),
+        "question": question,
+        "options": [{"id": id_, "description": text} for id_, text in options.items()],
+        "observed_outcome": said,
+    }
+    return LabelledRow.from_json(value, where)
+
+
+def _input(state: object) -> str:
+    return str(state.get("input", state)) if isinstance(state, Mapping) else str(state)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8])
+
+
+def _json(path: Path, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(_read(path), type=kind)
+    except msgspec.DecodeError as error:
+        raise FileError(path, f"is damaged: {error}") from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FileError(path, f"cannot be read: {error.strerror}") from error

@@ -1,0 +1,137 @@
+"""The main job, end to end: real processes, the embedded model, real files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from semif.jsonl import read
+from sia.context import parse_iteration
+
+pytestmark = pytest.mark.model
+
+LINES = (
+    "remind me to feed the cat tomorrow at 9\nthanks, that was great\nhow much memory is free\n"
+)
+
+
+def sia(home: Path, *arguments: str, text: str | None = None, limit: float = 120):
+    return subprocess.run(
+        [sys.executable, "-m", "sia", "--home", str(home), *arguments],
+        input=text,
+        stdin=subprocess.DEVNULL if text is None else None,
+        capture_output=True,
+        text=True,
+        timeout=limit,
+        check=False,
+    )
+
+
+def iterations(home: Path) -> list[Path]:
+    return sorted((home / "contexts").glob("*/*.xml"))
+
+
+def test_piped_requests_are_done_answered_or_ignored(tmp_path: Path) -> None:
+    result = sia(tmp_path, "run", text=LINES)
+    assert result.returncode == 0, result.stderr
+    out = result.stdout.splitlines()
+    tomorrow = datetime.now().astimezone() + timedelta(days=1)
+    assert len(out) == 2
+    day = tomorrow.day
+    assert re.fullmatch(rf"I will remind you tomorrow, .*{day}.*09:00: feed the cat\.", out[0])
+    assert re.search(r"\d+(\.\d+)? [GT]B of .* (is|are) free \(\d+ %\)", out[1])
+    assert "noted, nothing to do: thanks, that was great" in result.stderr
+    (note,) = (tmp_path / "tasks" / "reminders").glob("*.md")
+    assert f"{tomorrow:%Y-%m-%d}T09:00:00" in note.read_text()
+
+    files = iterations(tmp_path)
+    parsed = [parse_iteration(path.read_bytes()) for path in files]
+    assert [item.n for item in parsed] == list(range(1, len(files) + 1))
+    phases = {d.phase for item in parsed for d in item.decisions}
+    assert {"contains_request", "urgency", "navigate_category", "navigate_skill"} <= phases
+    rows = read(tmp_path / ".sia" / "decisions.jsonl").rows
+    for row in rows:
+        assert abs(sum(row["predicted_probs"].values()) - 1) < 1e-6
+        assert re.fullmatch("[0-9a-f]{64}", row["prompt_sha256"])
+        assert re.fullmatch("[0-9a-f]{12}", row["revision"])
+    filed = {d.id for item in parsed for d in item.decisions}
+    assert filed == {row["id"] for row in rows}
+    labels = read(tmp_path / ".sia" / "labels.jsonl").rows
+    assert labels and all(label["source"] == "verified" for label in labels)
+
+
+def test_killed_after_queueing_the_next_start_works_it(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sia", "--home", str(tmp_path), "run"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process.stdin.write("remind me to water the plants tomorrow at 8\n")
+    process.stdin.flush()
+    database = tmp_path / ".sia" / "decisions.jsonl"
+    deadline = time.monotonic() + 60
+    while not (database.exists() and "water the plants" in database.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    result = sia(tmp_path, "run", text="")
+    assert result.returncode == 0, result.stderr
+    assert "water the plants" in result.stdout
+    assert len(list((tmp_path / "tasks" / "reminders").glob("*.md"))) == 1
+
+
+def test_stop_is_heard_while_a_script_runs(tmp_path: Path) -> None:
+    """A person plays the generator, starts a script of a minute, and types stop."""
+    (tmp_path / "sia.toml").write_text('[scripts]\npolicy = "allow"\n')
+    child = pexpect.spawn(
+        sys.executable,
+        ["-m", "sia", "--home", str(tmp_path), "run", "--llm", "manual"],
+        env={**os.environ, "TERM": "xterm-256color"},
+        dimensions=(40, 100),
+        encoding="utf-8",
+        timeout=60,
+    )
+    child.expect("idle")
+    child.sendline("translate my diary of last year into Latin")
+    child.expect("you are the generator")
+    child.sendline("<single_shot>sleep 60</single_shot>")
+    scripts = tmp_path / ".sia" / "scripts"
+    deadline = time.monotonic() + 20
+    while not list(scripts.glob("*/runner.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(0.5)
+    begun = time.monotonic()
+    child.sendline("stop")
+    child.expect(re.compile("stopped", re.IGNORECASE))
+    assert time.monotonic() - begun < 2.0
+    child.sendline("/quit")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+
+
+def test_admit_and_route_say_what_would_be_decided_and_do_nothing(tmp_path: Path) -> None:
+    result = sia(tmp_path, "admit", "--json", "please remind me to call Tom at noon")
+    told = json.loads(result.stdout)
+    assert told["action"] == "run" and 0 <= told["urgency"] <= 1
+    assert [d["phase"] for d in told["decisions"]] == ["contains_request", "urgency"]
+    result = sia(tmp_path, "admit", "--json", "--process", "driving", "brake, brake!")
+    assert json.loads(result.stdout)["action"] == "preempt"
+    result = sia(tmp_path, "route", "--json", "remind me to call Tom at noon")
+    assert json.loads(result.stdout)["skill"] == "reminders/set"
+    assert not iterations(tmp_path)
+    assert not (tmp_path / ".sia" / "decisions.jsonl").exists()

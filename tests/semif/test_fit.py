@@ -1,0 +1,51 @@
+"""Calibration, checked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from semif.fit import Fit, Scored, fit, mean_nll, metrics
+
+
+def row(phase: str, right: int, *scores: float, none: int | None = None) -> Scored:
+    means_none = np.array([i == none for i in range(len(scores))])
+    return Scored(phase, np.array(scores), means_none, right)
+
+
+def test_numbers_by_hand() -> None:
+    rows = [row("p", 0, math.log(3), 0.0), row("p", 1, math.log(3), 0.0)]
+    found = metrics(rows, {})
+    # Sure 0.75 twice, right once.
+    assert found["rows"] == 2 and found["accuracy"] == 0.5
+    assert found["nll"] == pytest.approx(-(math.log(0.75) + math.log(0.25)) / 2, abs=1e-4)
+    assert found["ece"] == pytest.approx(0.25, abs=1e-4)
+    assert found["phases"] == {"p": {key: found[key] for key in ("rows", "accuracy", "nll", "ece")}}
+    warmer = metrics(rows, {"p": Fit(temperature=2.0)})
+    assert warmer["ece"] == pytest.approx(3**0.5 / (1 + 3**0.5) - 0.5, abs=1e-4)
+
+
+def test_temperature_and_bias_are_found_again() -> None:
+    random = np.random.default_rng(0)
+    rows = []
+    for _ in range(2000):
+        true = random.normal(0, 2, 3)
+        odds = np.exp(true) / np.exp(true).sum()
+        seen = true * 4 - np.array([0, 0, 2.0])  # over-confident, and shy of "none"
+        rows.append(row("p", int(random.choice(3, p=odds)), *seen, none=2))
+    found = fit(rows)["p"]
+    assert found.temperature == pytest.approx(4, rel=0.1)
+    assert found.none_bias == pytest.approx(2, abs=0.5)
+    assert metrics(rows, {"p": found})["ece"] < 0.03
+
+
+def test_few_rows_that_are_all_right_claim_little() -> None:
+    found = fit([row("p", 0, 2.0, 0.0)] * 3)["p"]
+    assert 0.5 < found.temperature < 1.0 and found.none_bias == 0
+
+
+def test_every_phase_counts_alike() -> None:
+    sure, lost = row("a", 0, 9.0, 0.0), row("b", 1, 0.0, 0.0)
+    assert mean_nll([sure] * 50 + [lost]) == pytest.approx(mean_nll([sure] * 50 + [lost] * 9))

@@ -1,0 +1,136 @@
+"""Rows made from texts: the wording SIA asks in, drawn the same way each time."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from semif.errors import DecisionError, FileError
+from semif.export import LabelledRow
+from semif.rows import SHIPPED, build, data_sha256, sample, shipped_data, split
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[LabelledRow]:
+    return build(shipped_data(), 0)
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    return shutil.copytree(shipped_data(), tmp_path / "data")
+
+
+def of(rows: list[LabelledRow], phase: str) -> list[LabelledRow]:
+    return [row for row in rows if row.decision.phase == phase]
+
+
+def test_every_phase_has_rows_in_the_wording_of_sia(rows: list[LabelledRow]) -> None:
+    wording = "questions-v1.json"
+    asked = (ROOT / "sia" / "prompts" / wording).read_bytes()
+    assert (shipped_data() / wording).read_bytes() == asked
+    phases = Counter(row.decision.phase for row in rows)
+    assert set(phases) == {
+        "contains_request",
+        "interrupt",
+        "urgency",
+        "answers",
+        "navigate_category",
+        "navigate_skill",
+        "read_next",
+        "cover",
+    }
+    assert min(phases.values()) >= 200
+    assert len({row.decision.id for row in rows}) == len(rows)
+    state = of(rows, "interrupt")[0].decision.state
+    assert isinstance(state, dict) and list(state) == ["current_process", "input"]
+
+
+def test_categories_are_drawn_as_they_are_met(rows: list[LabelledRow]) -> None:
+    found = of(rows, "navigate_category")
+    sizes = Counter(len(row.decision.options) - 1 for row in found)
+    assert min(sizes) == 4 and max(sizes) == 10
+    nothing = sum(row.outcome == "create_category" for row in found) / len(found)
+    assert 0.07 < nothing < 0.15
+    shipped = {"reminders", "files", "system", "notes", "email", "response"}
+    assert len(shipped) == SHIPPED
+    exact = [
+        r for r in found if {o.id for o in r.decision.options} - {"create_category"} == shipped
+    ]
+    theirs = [row for row in found if row.outcome in shipped]
+    assert 0.4 < sum(row in exact for row in theirs) / len(theirs) < 0.65
+    assert any(row.outcome == "create_category" for row in exact)
+
+
+def test_a_skill_is_left_out_only_where_a_sibling_remains(rows: list[LabelledRow]) -> None:
+    found = of(rows, "navigate_skill")
+    nothing = [row for row in found if row.outcome == "create_skill"]
+    assert 0.05 < len(nothing) / len(found) < 0.15
+    assert all(2 <= len(row.decision.options) <= 7 for row in found)
+
+
+def test_rows_are_the_same_each_time_and_other_by_seed(rows: list[LabelledRow]) -> None:
+    assert build(shipped_data(), 0) == rows
+    assert build(shipped_data(), 1) != rows
+
+
+def test_a_line_more_leaves_the_other_rows_as_they_were(
+    rows: list[LabelledRow], copied: Path
+) -> None:
+    before = data_sha256(copied)
+    with (copied / "requests.tsv").open("a") as file:
+        file.write("wake me when the bread is done\treminders/set\n")
+    more = build(copied, 0)
+    ids = {row.decision.id for row in rows}
+    assert [row for row in more if row.decision.id in ids] == rows
+    assert len(more) == len(rows) + 2
+    assert data_sha256(copied) != before == data_sha256(shipped_data())
+
+
+def test_a_text_is_on_one_side(rows: list[LabelledRow]) -> None:
+    taught, held = split(rows)
+    assert len(taught) + len(held) == len(rows)
+    assert 0.07 < len(held) / len(rows) < 0.13
+
+    def texts(side: list[LabelledRow]) -> set[str]:
+        states = [row.decision.state for row in side]
+        return {" ".join(str(s["input"]).lower().split()) for s in states if isinstance(s, dict)}
+
+    assert not texts(taught) & texts(held)
+
+
+def test_a_sample_grows_by_adding(rows: list[LabelledRow]) -> None:
+    small, large = sample(rows, 50, 3), sample(rows, 80, 3)
+    assert len(small) == 50 and len(large) == 80
+    assert [row for row in large if row in small] == small
+    assert sample(rows, None, 3) == rows
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "message"),
+    [
+        ("requests.tsv", "text\tno/leaf", "requests.tsv:1: leaf: 'no/leaf' is not in trees.json"),
+        ("requests.tsv", "no tab", "requests.tsv:1: line: must have 2 fields"),
+        ("inputs.tsv", "hi\tnone\tmaybe\t-\tlow", "observed_outcome: 'maybe' is none"),
+        ("choices.jsonl", "{}", "choices.jsonl:1: line: Object missing required field"),
+        ("covers.jsonl", "{", "covers.jsonl:1: line: "),
+    ],
+)
+def test_a_bad_line_is_named(copied: Path, name: str, line: str, message: str) -> None:
+    (copied / name).write_text(line + "\n")
+    with pytest.raises(DecisionError) as error:
+        build(copied, 0)
+    assert message in str(error.value)
+
+
+def test_a_bad_file_is_named(copied: Path) -> None:
+    (copied / "trees.json").write_text("[")
+    with pytest.raises(FileError, match=r"trees\.json: is damaged"):
+        build(copied, 0)
+    (copied / "trees.json").unlink()
+    with pytest.raises(FileError, match=r"trees\.json: cannot be read"):
+        build(copied, 0)
