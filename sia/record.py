@@ -93,4 +93,3 @@ def read(path: Path) -> Iteration:
         return parse_iteration(path.read_bytes())
     except ContextError as error:
         raise ContextError(f"{path}: {error}") from None
-

@@ -1,0 +1,89 @@
+"""sia.toml: each mistake is one line that names file, key and what to do."""
+
+from pathlib import Path
+
+import pytest
+
+from sia.config import Config, load, origins, section
+from sia.errors import ConfigError
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "sia.toml"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("emial = 1", "unknown key emial; did you mean email?"),
+        ("[email]\nprot = 25", "unknown key email.prot; did you mean port?"),
+        ("[queue]\nzzz = 1", "unknown key queue.zzz; known: limit, rate"),
+        ("[email]\nport = '25'", "email.port: expected `int`, got `str`"),
+        ("email = 3", "email: expected `object`, got `int`"),
+        ("[generator]\nkind = 'cloud'", "generator.kind: invalid enum value 'cloud'"),
+        ("[generator]\nproven = [1]", "generator.proven[0]: expected `str`, got `int`"),
+        ("[loop]\nturns = 0", "loop.turns = 0: must be a finite number above 0"),
+        ("[queue]\nrate = 0.0", "queue.rate = 0.0: must be a finite number above 0"),
+        ("[queue]\nrate = nan", "queue.rate = nan: must be a finite number above 0"),
+        ("[queue]\nrate = inf", "queue.rate = inf: must be a finite number above 0"),
+        ("[queue]\nlimit = -1", "queue.limit = -1: must be a finite number above 0"),
+        ("[scripts]\nseconds = -1", "scripts.seconds = -1.0: must be a finite number above 0"),
+        ("[scripts]\nshown_bytes = 0", "scripts.shown_bytes = 0: must be a finite number above 0"),
+        ("[scripts]\nfile_bytes = 100", "scripts.file_bytes = 100: must be at least 32,768"),
+        ("[generator]\ntimeout = 0", "generator.timeout = 0.0: must be a finite number above 0"),
+        ("[model]\nthreads = -1", "model.threads = -1: must be 0 or more"),
+        ("[generator]\ncontext = 512", "generator.context = 512: must be above max_tokens, 512"),
+        ("[loop]\ncontext_limit = 101", "loop.context_limit = 101: must be from 1 to 100"),
+        ("[loop]\ncontext_notice = 0", "loop.context_notice = 0: must be from 1 to 100"),
+        ("[generator]\nkind = 'openai'", "generator.kind is openai: set generator.url too"),
+        ("[person]\ntimezone = 'Mars/Base'", "person.timezone = 'Mars/Base': not a time zone"),
+        ("[person]\ntimezone = '../../etc/passwd'", "not a time zone; e.g. Europe/Berlin"),
+        ("[person]\ntimezone = 'a\\u0000b'", "not a time zone"),
+        ("[email\nport = 1", "not valid TOML: "),
+        ("a = 1\na = 2", "not valid TOML: "),
+    ],
+)
+def test_a_mistake_is_one_line(path: Path, text: str, says: str) -> None:
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    message = str(caught.value)
+    assert says in message and message.startswith(f"{path}: ") and "\n" not in message
+    assert caught.value.exit_code == 78
+
+
+def test_what_is_no_text_is_one_line(path: Path) -> None:
+    path.write_bytes(b"[email]\nhost = '\xff'")
+    with pytest.raises(ConfigError, match="not UTF-8 at byte 16; save it as UTF-8"):
+        load(path)
+    path.write_bytes(bytes(100))
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        load(path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load(path)
+
+
+def test_every_key_is_optional(path: Path) -> None:
+    assert load(path) == Config()
+    path.write_text("")
+    assert load(path) == Config()
+
+
+def test_each_value_knows_where_it_came_from(path: Path) -> None:
+    path.write_text("[email]\nport = 25\n[queue]\nrate = 1\n")
+    rows = {key: (value, origin) for key, value, origin in origins(path)}
+    assert rows["email.port"] == (25, "sia.toml")
+    assert rows["queue.rate"] == (1.0, "sia.toml")
+    assert rows["queue.limit"] == (1000, "default")
+    assert rows["generator.proven"] == (None, "default")
+    assert list(rows)[0] == "person.name" and len(rows) == sum(
+        len(section(Config(), name)) for name in Config.__struct_fields__
+    )
+
+
+def test_a_section_by_name() -> None:
+    assert section(Config(), "queue") == {"limit": 1000, "rate": 0.1}
+    assert section(Config(), "reminders") == {}
