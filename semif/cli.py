@@ -92,6 +92,8 @@ def _parser() -> argparse.ArgumentParser:
         "--data", metavar="DIR", type=Path, help="folder of texts (default: those shipped)"
     )
     train.add_argument("--epochs", type=int, default=2)
+    train.add_argument("--focus", action="store_true", help="draw them for the main job")
+    train.add_argument("--rate", type=float, default=5e-4, help="peak learning rate")
     train.add_argument("--layers", type=int, default=14, help="tuned, from the top (default: 14)")
     train.add_argument("--rows-limit", type=int, metavar="N", help="use a sample of the rows")
     train.add_argument("--seed", type=int, default=0)
@@ -200,6 +202,8 @@ def _train(args: argparse.Namespace) -> int:
         epochs=args.epochs,
         layers=args.layers,
         rows_limit=args.rows_limit,
+        focus=args.focus,
+        rate=args.rate,
         seed=args.seed,
         minutes=args.minutes,
         threads=args.threads,

@@ -53,6 +53,7 @@ class Plan:
     epochs: int = 2
     layers: int = 14
     rows_limit: int | None = None
+    focus: bool = False  # the rows of a limit by the needs of the main job
     seed: int = 0
     batch: int = 8
     rate: float = 5e-4
@@ -99,7 +100,7 @@ def train(
     except OSError as error:
         raise FileError(work, f"cannot be made: {error.strerror}") from error
 
-    labelled = rows.sample(rows.build(data, plan.seed), plan.rows_limit, plan.seed)
+    labelled = _chosen(rows.build(data, plan.seed), plan)
     examples = [_example(model, prompt, row) for row in labelled]
     taught, held = (_of(examples, side) for side in rows.split(labelled))
     if not taught or not held:
@@ -121,8 +122,14 @@ def train(
     return _finish(model, parent, run, rows.data_sha256(data), out)
 
 
+def _chosen(built: list[LabelledRow], plan: Plan) -> list[LabelledRow]:
+    if plan.focus and plan.rows_limit is not None:
+        return rows.focus(built, plan.rows_limit, plan.seed)
+    return rows.sample(built, plan.rows_limit, plan.seed)
+
+
 class _Run:
-    """Training itself: steps, validation each quarter of an epoch, checkpoints."""
+    """Training itself: steps, validation each half of an epoch, checkpoints."""
 
     def __init__(
         self,
@@ -167,7 +174,7 @@ class _Run:
     def go(self, deadline: float | None) -> None:
         """Train to the end, or to the deadline; the best weights are then in the tower."""
         state, total = self._state, len(self._steps)
-        checks = {round(total * i / (4 * self.plan.epochs)) for i in range(4 * self.plan.epochs)}
+        checks = {round(total * i / (2 * self.plan.epochs)) for i in range(2 * self.plan.epochs)}
         first, began = state.step, time.monotonic()
         spoke = saved = began
         loss = None

@@ -18,7 +18,7 @@ from sia import brain as models
 from sia import record
 from sia.brain import Brain
 from sia.budget import Budget
-from sia.entries import Script, Text
+from sia.entries import Note, Script, Text
 from sia.errors import SOME_FAILED
 from sia.events import Asked, Emit, Event, Notice, Ready, Said, TurnEnded
 from sia.generator.manual import ManualGenerator
@@ -180,6 +180,8 @@ class Agent:
             if old.n:
                 path = record.path_of(self.home.contexts, old.name, old.n)
                 old.filed = frozenset(record.read(path).entries)
+                # Or a generator that asked for the restart asks for it again.
+                old.add(lambda id: Note(id, Text("SIA was restarted; its code and skills are new")))
             return old
         session = Session(new_session(datetime.now(UTC)), last_id=last_id(self.store))
         for command in FIRST_REPEATS:

@@ -90,7 +90,8 @@ def question(store: Store) -> dict[str, Any] | None:
     asking = store.runs("asking")
     if not asking:
         return None
-    run, asked = asking[-1], asking[-1].open_question
+    run = max(asking, key=lambda run: run.requeued)
+    asked = run.open_question
     text = asked.get("text") or f"More input is wanted for: {run.text}"
     return {"run": run.id, "text": text, "options": list(asked.get("options") or ())}
 

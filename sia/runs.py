@@ -218,7 +218,7 @@ class Calls:
         state: dict[str, str],
         none: bool,
     ) -> str:
-        offered = [Option(id, description) for id, description in options]
+        offered = [Option(id, redact(description)) for id, description in options]
         if none:
             offered.append(Option("none", "None of these.", none=True))
         if len(offered) == 1:

@@ -18,6 +18,8 @@ Description=SIA, a local agent
 ExecStart={command} --home {home} run --listen
 Restart=on-failure
 RestartPreventExitStatus=2 78
+# Background scripts outlive a restart and are taken up again.
+KillMode=process
 
 [Install]
 WantedBy=default.target
