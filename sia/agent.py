@@ -20,7 +20,7 @@ from sia.brain import Brain
 from sia.budget import Budget
 from sia.entries import Note, Script, Text
 from sia.errors import SOME_FAILED
-from sia.events import Asked, Emit, Event, Notice, Ready, Said, TurnEnded
+from sia.events import Emit, Event, Notice, Ready, Said, TurnEnded
 from sia.generator.manual import ManualGenerator
 from sia.home import Home, new_session
 from sia.intake import Intake
@@ -31,7 +31,7 @@ from sia.prompt import system_text
 from sia.questions import Questions
 from sia.recorder import Recorder
 from sia.reminders import FIRED, Alarm, Reminders
-from sia.runs import Runs
+from sia.runs import Runs, asked
 from sia.scheduler import Admission, Scheduler
 from sia.scripts import Policy, ScriptLimits, Scripts, default_policy
 from sia.session import Session, last_id, lost_scripts, resume
@@ -154,12 +154,13 @@ class Agent:
         pool.warm()
         self.listen(self._after_turn)
         self.holder.watch(self._stop_watch, self._skills_changed)
+        self._alarm = Alarm(self._next_due, self._ring, self.loop.fail)
         self._alarm.start()
         self._intake.start()
         self.emit(Ready(self.brain.revision.id))
-        for run in self.store.runs("asking"):
-            question = run.open_question
-            self.emit(Asked(run.id, question.get("text", ""), tuple(question.get("options") or ())))
+        # The one asked last comes last: it is the one that an answer goes to.
+        for run in sorted(self.store.runs("asking"), key=lambda run: run.requeued):
+            self.emit(asked(run))
         try:
             code = self.loop.run()
         finally:
@@ -214,7 +215,7 @@ class Agent:
             work=self.home.work,
             tasks=self.home.tasks,
             environment=os.environ,
-            on_change=lambda id: self.loop.nudge() if self.loop else None,
+            on_change=lambda id: None,  # whoever waits for a script is woken by Scripts itself
         )
 
     def _build(
@@ -253,9 +254,9 @@ class Agent:
             tree=lambda: self.holder.tree,
             revision=brain.revision.id,
             turns=config.loop.turns,
+            since=datetime.now(UTC),
         )
         recorder = Recorder(self.home, self.store, session, decisions)
-        self._alarm = Alarm(self._next_due, self._ring, lambda error: self.loop.fail(error))
         with self._guard:
             self.loop = Loop(
                 self.store, session, steps, recorder, self.emit, self.now, config.queue.rate

@@ -25,13 +25,15 @@ class Asked:
 @dataclass(frozen=True)
 class Admitted:
     """action: ignore | queue | preempt | run | answer | stdin | reject. ``run`` is the input's own;
-    ``to`` is the run that was given an answer or an input to read."""
+    ``to`` is the run that was given an answer or an input to read; ``reason`` says why one was
+    rejected."""
 
     run: str
     action: str
     text: str
     urgency: float = 0.0
     to: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True)

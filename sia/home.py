@@ -98,6 +98,11 @@ class Home:
     def _inside(self, path: str) -> Path:
         return (self.folder / Path(path).expanduser()).resolve()
 
+    def setting(self, key: str) -> object:
+        """The value of a key such as ``email.host``; None where there is no such key."""
+        section, _, name = key.partition(".")
+        return configuration.section(self.config, section).get(name)
+
     def settings(self, category: str) -> dict:
         """The section of the configuration named like a category, paths made whole."""
         values = configuration.section(self.config, category)

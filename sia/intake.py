@@ -70,15 +70,16 @@ class Intake:
             self._wake.notify()
 
     def _next(self) -> Input | None:
-        """The next input to admit; None when stopped or all is done."""
+        """The next input to admit; None when stopped. Once nothing more is to be submitted and all
+        is admitted the loop is told, but what comes in by the socket is still heard."""
         with self._wake:
             while not self._stopped:
                 if self._held and self._loop.idle():
                     return self._held.popleft()
                 if self._inbox:
                     return self._inbox.popleft()
-                if self._closing and not self._held:
-                    return None
+                if self._closing and not self._held and not self._loop.finished:
+                    self._loop.finish()
                 self._wake.wait()
         return None
 
@@ -88,9 +89,6 @@ class Intake:
                 self._admit(item)
         except BaseException as error:
             self._loop.fail(error)  # an agent that hears nothing any more must not go on
-            return
-        if not self._stopped:
-            self._loop.finish()
 
     def _admit(self, item: Input) -> None:
         source = SOURCES[item.source]
@@ -110,10 +108,13 @@ class Intake:
 
     def _refuse(self, item: Input, reason: str) -> None:
         self._store.drop_input(item.id)
-        self.refused += 1
         start = " ".join(item.text[:40].split())
-        self._emit(Notice(f"input refused ({start}…): {reason}; put it into a file", "error"))
-        self._emit(Admitted(item.run, "reject", item.text))
+        self._reject(item, f"input refused ({start}…): {reason}; put it into a file")
+
+    def _reject(self, item: Input, reason: str) -> None:
+        self.refused += 1
+        self._emit(Notice(reason, "error"))
+        self._emit(Admitted(item.run, "reject", item.text, reason=reason))
 
     def _keep(self, item: Input, admission: Admission) -> None:
         """Rows, then one commit, then the loop hears of it."""
@@ -122,6 +123,10 @@ class Intake:
         with self._store.transaction():
             admission = self._apply(item, admission)
             self._store.drop_input(item.id)
+        if admission.action == "reject":
+            text = f"the queue is full ({self._limit} waiting); not taken: {item.text[:60]}"
+            self._reject(item, text)
+            return
         to = admission.run
         self._loop.deliver(Arrival(replace(item, run=to) if to else item, admission))
         self._emit(Admitted(item.run, admission.action, item.text, admission.urgency, to))
@@ -132,9 +137,6 @@ class Intake:
                 # What goes first does not wait, so a full queue cannot keep it out.
                 full = self._store.waiting_count() >= self._limit
                 if full and admission.action != "preempt":
-                    self.refused += 1
-                    text = f"the queue is full ({self._limit} waiting); not taken: {item.text[:60]}"
-                    self._emit(Notice(text, "error"))
                     return replace(admission, action="reject")
                 self._store.save_run(
                     Run(
@@ -148,12 +150,12 @@ class Intake:
                     )
                 )
             case "answer":
-                return self._answer(admission)
+                return self._answer(admission, item.time)
             case "stdin":
                 self._store.add_stdin(admission.run, item.text)
         return admission
 
-    def _answer(self, admission: Admission) -> Admission:
+    def _answer(self, admission: Admission, time: datetime) -> Admission:
         """Give the answer to the run that asked; it then goes on before the queue."""
         run, text = self._store.run(admission.run), admission.text
         if run is None or run.status != "asking":  # cancelled while this was being decided
@@ -166,5 +168,6 @@ class Intake:
             self._store.save_result(
                 run.id, question["action"], question["ordinal"], question["method"], value
             )
-        self._store.save_run(replace(run, status="waiting", question="", preempts=True))
+        goes_on = replace(run, status="waiting", question="", preempts=True)
+        self._store.save_run(replace(goes_on, answered=time.isoformat()))
         return admission

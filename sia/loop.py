@@ -13,7 +13,7 @@ from datetime import datetime
 
 from sia import queue
 from sia.entries import InputEntry, Iteration, ProcessView, QueuedView, Text, WriteStdout
-from sia.events import Emit, Notice, Said, TurnEnded
+from sia.events import Emit, Said, TurnEnded
 from sia.recorder import Recorder
 from sia.redact import redact
 from sia.scheduler import Admission, Situation
@@ -220,12 +220,6 @@ class Loop:
         with self._wake:
             return not (self._current or self._arrivals or self._store.waiting_count())
 
-    def wait_idle(self, stop: threading.Event) -> None:
-        """Sleep until nothing runs and nothing waits (a question may be open), or ``stop``."""
-        with self._wake:
-            while not stop.is_set() and self._exit is None and not self.idle():
-                self._wake.wait()
-
     def finish(self) -> None:
         """No more input will come."""
         with self._wake:
@@ -250,14 +244,6 @@ class Loop:
             self._fault = error
             self.cancel.set()
             self._wake.notify_all()
-
-    def nudge(self) -> None:
-        """Something the loop may wait for has changed."""
-        with self._wake:
-            self._wake.notify_all()
-
-    def tell(self, text: str, level: str = "info") -> None:
-        self._emit(Notice(text, level))
 
     @property
     def stopped(self) -> bool:

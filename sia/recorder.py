@@ -57,17 +57,15 @@ class Recorder:
         """
         iteration = self._complete(turn, iteration)
         fresh = [(answer, source) for answer, source in turn.decided if id(answer) not in logged]
-        for answer, _ in fresh:
-            self._decisions.append([answer], turn.run.id if turn.run else "")
+        self._decisions.append([answer for answer, _ in fresh], turn.run.id if turn.run else "")
         xml = to_xml(iteration)
         session, store = self._session, self._store
         session.n = iteration.n
         with store.transaction():
             messages = [(store.add_message(run, text), run, text) for run, text in turn.messages]
             store.drop_messages(shown)
-            for run in (*turn.runs, *([turn.run] if turn.run else [])):
-                store.save_run(run)
             if turn.run:
+                store.save_run(turn.run)
                 for item in turn.results:
                     store.save_result(
                         turn.run.id, item.action, item.ordinal, item.method, item.value

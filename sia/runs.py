@@ -2,7 +2,8 @@
 
 Actions run in a worker process; this answers their calls. What a call gave is stored by (run,
 action, ordinal) and given back when the action is entered again. Effects are committed before and
-after they happen; everything else is kept with the turn.
+after they happen, reminders and cancellations with their result; everything else is kept with the
+turn, or when the action stops to ask.
 """
 
 from __future__ import annotations
@@ -79,10 +80,13 @@ class Runs:
         return outcome
 
     def _payload(self, run: Run, now: datetime) -> Payload:
+        zone = now.tzinfo
         return Payload(
             request=run.text,
             run=run.id,
-            now=run.heard.astimezone(now.tzinfo),
+            now=run.arrived.astimezone(zone),
+            answered=run.heard.astimezone(zone),
+            present=now,
             person=self.home.person,
             folders=self.home.folders,
             settings=self.home.settings(run.skill.split("/")[0]),
@@ -103,19 +107,17 @@ class Runs:
             turn.messages += [(run.id, text) for text in calls.said]
         match outcome.kind:
             case "suspended":
-                question = calls.question or {"text": ""}
-                turn.after.append(
-                    Asked(run.id, question["text"], tuple(question.get("options") or ()))
-                )
                 asking = replace(run, status="asking", requeued=now)
-                return replace(asking, question=json.dumps(question))
+                asking = replace(asking, question=json.dumps(calls.question))
+                turn.after.append(asked(asking))
+                return asking
             case "cancelled":
                 return run  # the loop puts it back into the queue and enters the action again
             case "done":
                 run = replace(run, state=json.dumps(outcome.state), step=run.step + 1)
                 if run.step < len(skill.actions):
                     return run
-                return self._finish(run, skill, turn, now)
+                return self._finish(run, skill, calls, turn, now)
             case "finished":
                 run = replace(run, state=json.dumps(outcome.state))
                 if outcome.message:
@@ -125,24 +127,27 @@ class Runs:
         turn.say(run.id, message)
         return self._ended(run, "failed", message, turn)
 
-    def _finish(self, run: Run, skill: Manifest, turn: Turn, now: datetime) -> Run:
+    def _finish(self, run: Run, skill: Manifest, calls: Calls, turn: Turn, now: datetime) -> Run:
+        """Ask the world, where the skill can; only its plain no is a failure."""
         if not skill.has_verify:
             return self._ended(run, "done", "", turn)
-        never = threading.Event()
-        calls = Calls(self, run, "verify", Tree(), turn, never)
+        checks = calls.beside(run, "verify")
         payload = self._payload(run, now)
-        outcome = self.pool.run(skill, "verify", payload, calls.answer, VERIFY_SECONDS, never)
-        if outcome.kind == "done" and outcome.value is True:
+        outcome = self.pool.run(
+            skill, "verify", payload, checks.answer, VERIFY_SECONDS, checks.cancel
+        )
+        verdict = outcome.value if outcome.kind == "done" else None
+        if verdict is True:
             turn.labels += [
                 Label.new(row, run.id, "is", option, "verified", by=skill.id)
                 for row, option in self._decided(run)
             ]
             return self._ended(run, "done", "verified", turn)
-        if outcome.kind == "done" and outcome.value is None:
-            return self._ended(run, "done", "", turn)
-        message = outcome.message or "the check afterwards found that it did not work"
-        turn.say(run.id, f"That did not work: {message}.")
-        return self._ended(run, "failed", message, turn)
+        if verdict is False:
+            message = "the check afterwards found that it did not work"
+            turn.say(run.id, f"That did not work: {message}.")
+            return self._ended(run, "failed", message, turn)
+        return self._ended(run, "done", "", turn)
 
     def _ended(self, run: Run, status: str, outcome: str, turn: Turn) -> Run:
         turn.after.append(Ended(run.id, status, outcome))
@@ -154,6 +159,13 @@ class Runs:
         return [(row, option) for row, option in rows]
 
 
+def asked(run: Run) -> Asked:
+    """The question that a run waits with."""
+    question = run.open_question
+    text = question.get("text") or f"More input is wanted for: {run.text}"
+    return Asked(run.id, text, tuple(question.get("options") or ()))
+
+
 class Calls:
     """Answers the calls of one action."""
 
@@ -161,10 +173,14 @@ class Calls:
         self, runs: Runs, run: Run, action: str, tree: Tree, turn: Turn, cancel: threading.Event
     ) -> None:
         self._runs, self._run, self._action = runs, run, action
-        self._tree, self._turn, self._cancel = tree, turn, cancel
+        self._tree, self._turn, self.cancel = tree, turn, cancel
         self.said: list[str] = []
         self.results: list[Result] = []
         self.question: dict[str, Any] | None = None
+
+    def beside(self, run: Run, action: str) -> Calls:
+        """For another function of the same skill in the same turn."""
+        return Calls(self._runs, run, action, self._tree, self._turn, self.cancel)
 
     def answer(self, method: str, args: dict[str, Any]) -> Any:
         """The reply to one call; raises Failed, Unproven or Suspended."""
@@ -228,14 +244,15 @@ class Calls:
             id=self._runs.new_id(),
             phase="read_next",
             state=seen or state_of(self._run),
-            question=question,
+            question=redact(question),
             options=tuple(offered),
         )
         try:
             (answer,) = self._runs.decider.decide([decision])
         except DecisionError as error:
             raise Failed(str(error), "text") from error
-        self._turn.decided.append((answer, self._run.id))
+        if self._tree.skill(self._run.skill).decision_log:
+            self._turn.decided.append((answer, self._run.id))
         return answer.selected
 
     def _call_generate(self, ordinal: int, task: str, text: str, max_tokens: int) -> str:
@@ -244,9 +261,11 @@ class Calls:
             raise Unproven(f"the generator {generator.name} is not proven for {task}")
         parts = [Part("system", WRITING.get(task, task)), Part("user", redact(text))]
         try:
-            reply = generator.write(parts, max_tokens=max_tokens, cancel=self._cancel)
+            reply = generator.write(parts, max_tokens=max_tokens, cancel=self.cancel)
         except GeneratorError as error:
             raise Failed(str(error), "environment") from error
+        if reply.finish != "stop":
+            raise Failed(f"the text came to no end within {max_tokens} tokens", "text")
         return reply.text.strip()
 
     # effects
@@ -296,7 +315,12 @@ class Calls:
         ]
 
     def _call_cancel_reminder(self, ordinal: int, id: str) -> bool:
-        return self._runs.reminders.set_status(id, CANCELLED)
+        with self._runs.store.transaction():
+            done = self._runs.reminders.set_status(id, CANCELLED)
+            self._runs.store.save_result(
+                self._run.id, self._action, ordinal, "cancel_reminder", done
+            )
+        return done
 
     def _call_skills(self, ordinal: int) -> list[list[str]]:
         return [
@@ -306,18 +330,33 @@ class Calls:
         ]
 
     def _displaced(self) -> list[Run]:
-        return [run for run in self._runs.store.runs() if run.displaced_by == self._run.id]
+        """Open runs that this one displaced, and what those had displaced before: a second
+        "stop" displaces the first one and means the same work."""
+        open_runs = self._runs.store.runs()
+        found: dict[str, Run] = {}
+        by = {self._run.id}
+        while more := [run for run in open_runs if run.displaced_by in by and run.id not in found]:
+            found |= {run.id: run for run in more}
+            by = {run.id for run in more}
+        return list(found.values())
 
     def _call_interrupted(self, ordinal: int) -> list[str]:
         return [run.text for run in self._displaced()]
 
     def _call_cancel_interrupted(self, ordinal: int) -> list[str]:
         displaced = self._displaced()
+        texts = [run.text for run in displaced]
+        # Committed at once with its result: entered again after a crash it says the same.
+        with self._runs.store.transaction():
+            for run in displaced:
+                self._runs.cancel_run(run)
+            self._runs.store.save_result(
+                self._run.id, self._action, ordinal, "cancel_interrupted", texts
+            )
         for run in displaced:
-            self._runs.cancel_run(run)
             self._turn.after.append(Notice(f"cancelled: {run.text}"))
             self._turn.after.append(Ended(run.id, "cancelled"))
-        return [run.text for run in displaced]
+        return texts
 
 
 def state_of(run: Run) -> dict[str, str]:

@@ -13,6 +13,7 @@ from sia.sources import Source
 YES = frozenset("yes y yep yeah sure ok okay please ja jo si sí oui sim 是 好".split())
 NO = frozenset("no n nope nah don't dont nein non não 不 否".split())
 TAU = 0.5
+UNASKED = 0.5  # urgency of what is not asked whether it is a request
 EMERGENCY = 0.9  # urgency from which an interruption needs no other sign of being a request
 
 
@@ -75,7 +76,7 @@ class Scheduler:
 
     def admit(self, text: str, source: Source, situation: Situation) -> Admission:
         if not source.gated:
-            return Admission("announce" if source.name == "timer" else "queue", 0.5)
+            return Admission("queue", UNASKED)
         if situation.question and situation.options:
             option = match_option(text, situation.options)
             if option is not None:
@@ -83,16 +84,17 @@ class Scheduler:
         answers = self._decide(text, situation)
         by_phase = {answer.decision.phase: answer for answer in answers}
         request = by_phase["contains_request"].probs["yes"] >= self._tau("contains_request")
-        if "answers" in by_phase and not situation.options:
-            # What asks for nothing while a question is open is taken as said in answer to it.
-            if by_phase["answers"].probs["yes"] >= self._tau("answers") or not request:
-                return Admission("answer", 0.0, answers, text.strip(), situation.asking)
         urgency = self._urgency(by_phase["urgency"])
         interrupts = "interrupt" in by_phase and (
             by_phase["interrupt"].probs["interrupt"] >= self._tau("interrupt")
         )
         # "stop!" need not read like a request to be one: it interrupts and cannot wait.
-        if interrupts and (request or urgency >= EMERGENCY):
+        preempts = interrupts and (request or urgency >= EMERGENCY)
+        if "answers" in by_phase and not preempts:
+            # What asks for nothing while a question is open is taken as said in answer to it.
+            if by_phase["answers"].probs["yes"] >= self._tau("answers") or not request:
+                return Admission("answer", 0.0, answers, text.strip(), situation.asking)
+        if preempts:
             return Admission("preempt", urgency, answers)
         if not request:
             if situation.reads:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 
 from semif.errors import DecisionError
-from sia import actions, config, record
+from sia import actions, record
 from sia.budget import NOTICE, Budget, relieve
 from sia.entries import (
     ErrorEntry,
@@ -25,14 +26,14 @@ from sia.entries import (
     WriteStdout,
 )
 from sia.errors import RESTART
-from sia.events import Ended, Notice, Routed
+from sia.events import Ended, Routed
 from sia.generator.types import Generator, GeneratorError
 from sia.home import Home
 from sia.machine import Machine
 from sia.navigate import UNCOVERED, Navigator
 from sia.prompt import prompt
 from sia.redact import redact
-from sia.runs import Runs
+from sia.runs import Runs, asked
 from sia.scripts import Cancel, Output, Refused, Scripts, ScriptState
 from sia.scripts.policy import Author
 from sia.session import Session
@@ -42,14 +43,15 @@ from sia.store import Run, Store
 from sia.turn import Turn
 
 NO_SKILL = (
-    "I have no skill for that yet, so I did nothing. /skills lists what I can do; a folder dropped "
-    "into skills/ teaches me more."
+    'I have no skill for that yet, so I did nothing. Ask "what can you do" to see what I can; a '
+    "folder dropped into skills/ teaches me more."
 )
 
 
 @dataclass
 class Steps:
-    """The steps of one session. ``tree``: gives the present skill tree."""
+    """The steps of one session. ``tree``: gives the present skill tree. ``since``: when this
+    process began."""
 
     home: Home
     store: Store
@@ -62,6 +64,7 @@ class Steps:
     budget: Budget
     tree: Callable[[], Tree]
     revision: str
+    since: datetime
     turns: int = 12
 
     # the context
@@ -140,9 +143,11 @@ class Steps:
 
     def _kept(self, script: Script) -> Script:
         """A script that is over, its exact bytes kept with the coming iteration."""
-        folder = f"{self.session.n + 1:06d}.d"
-        contexts = self.home.contexts / self.session.name
-        return record.kept(script, contexts / folder, self.home.state)
+        return record.kept(script, self._sidecar(), self.home.state)
+
+    def _sidecar(self) -> Path:
+        """Where exact bytes of the coming iteration go."""
+        return self.home.contexts / self.session.name / f"{self.session.n + 1:06d}.d"
 
     def _relieve(self) -> int:
         """Percent of the budget in use, after relief where it was needed."""
@@ -159,9 +164,12 @@ class Steps:
         return percent
 
     def _noticed(self) -> bool:
-        """Whether the agent was told since it last deleted something: a notice stands last."""
-        entries = self.session.entries
-        return any(isinstance(entry, Note) for entry in entries[-6:])
+        """Whether the notice stands in the context: it is for the agent to delete."""
+        start = NOTICE.partition("{")[0]
+        return any(
+            isinstance(entry, Note) and entry.text.text.startswith(start)
+            for entry in self.session.entries
+        )
 
     # the step
 
@@ -202,19 +210,20 @@ class Steps:
         turn.decided += [(answer, source) for answer in route.answers]
         turn.before.append(Routed(run.id, route.skill, route.p))
         skill = tree.skill(route.skill) if route.skill != UNCOVERED else None
-        missing = tree.available(skill, self._setting) if skill else ""
+        missing = tree.available(skill, self.home.setting) if skill else ""
         self._add_step(run, route.skill, "", "done", route.suggestion)
         run = replace(run, skill=route.skill)
         if missing:
             self._end(turn, run, "failed", f"I cannot do that yet: {missing}.")
-        elif not (skill and skill.has_code) and "act" not in self.generator.proven:
+        elif skill and skill.has_code:
+            turn.run = run
+        elif "act" not in self.generator.proven:
             self._end(turn, run, "failed", NO_SKILL)
         else:
             turn.run = run
-
-    def _setting(self, key: str) -> object:
-        section, _, name = key.partition(".")
-        return config.section(self.home.config, section).get(name)
+            if skill:
+                text = Text.of(f"How to do {skill.id}:\n{skill.body}")
+                self.session.add(lambda id: Note(id, text))
 
     def _add_step(self, run: Run, skill: str, action: str, status: str, text: str) -> None:
         words = Text.of(redact(text))
@@ -254,6 +263,13 @@ class Steps:
     # the generator's turns
 
     def _write(self, turn: Turn, run: Run, iteration: Iteration, cancel: Cancel) -> None:
+        # Asked again here: since its navigation the skill, or the generator, may have changed.
+        if run.skill != UNCOVERED and self._skill(run) is None:
+            self._end(turn, run, "failed", f"The skill {run.skill} is gone: ask again.")
+            return
+        if "act" not in self.generator.proven:
+            self._end(turn, run, "failed", NO_SKILL)
+            return
         if run.turns >= self.turns:
             text = f"I stopped after {run.turns} turns without coming to an end: {run.text}"
             self._end(turn, run, "failed", text)
@@ -313,11 +329,11 @@ class Steps:
         found = self.store.oldest_stdin(run.id)
         if found is None:
             turn.run = replace(run, status="asking", requeued=now, question='{"method": "stdin"}')
-            turn.after.append(Notice(f"waiting for input: {run.text}"))
+            turn.after.append(asked(turn.run))
             return
         number, text = found
         turn.taken.append(number)
-        words = Text.of(redact(text))
+        words = record.keep_text(text, f"input{number}", self._sidecar())
         self.session.add(lambda id: ReadStdin(id, words))
 
     def start_scripts(self, turn: Turn) -> None:
@@ -335,9 +351,10 @@ class Steps:
                 self.scripts.end(script.id, "cancelled")
 
     def give_up_questions(self) -> bool:
-        """Nobody will answer any more: enter the asking runs again, so that they end or say so.
-        False when no question is open."""
-        asking = self.store.runs("asking")
+        """Nobody will answer any more what was asked here: enter those runs again, so that they end
+        or say so. False when there are none."""
+        # A question of an earlier session stays: whoever was asked may come back to it.
+        asking = [run for run in self.store.runs("asking") if run.requeued >= self.since]
         for run in asking:
             if run.open_question.get("method") == "stdin":
                 self._error("no more input will come; end with <write_stdout>")

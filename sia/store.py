@@ -25,7 +25,7 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS inputs (
   id TEXT PRIMARY KEY, run TEXT NOT NULL, source TEXT NOT NULL, text TEXT NOT NULL,
-  time TEXT NOT NULL, held INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+  time TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS runs (
   id TEXT PRIMARY KEY, source TEXT NOT NULL, text TEXT NOT NULL, urgency REAL NOT NULL,
   arrived TEXT NOT NULL, requeued TEXT NOT NULL, attempt INTEGER NOT NULL,
@@ -33,8 +33,7 @@ CREATE TABLE IF NOT EXISTS runs (
   state TEXT NOT NULL, question TEXT NOT NULL, preempts INTEGER NOT NULL,
   displaced_by TEXT NOT NULL, outcome TEXT NOT NULL, seconds REAL NOT NULL,
   answered TEXT NOT NULL) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS runs_open ON runs (status) WHERE status IN
-  ('waiting', 'running', 'asking');
+CREATE INDEX IF NOT EXISTS runs_status ON runs (status);
 CREATE TABLE IF NOT EXISTS results (
   run TEXT NOT NULL, action TEXT NOT NULL, ordinal INTEGER NOT NULL, method TEXT NOT NULL,
   status TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (run, action, ordinal)) WITHOUT ROWID;
@@ -134,53 +133,76 @@ def _run(row: Sequence[Any]) -> Run:
     )
 
 
+def _open(path: Path, problems: list[str]) -> sqlite3.Connection:
+    lost = "Waiting requests are lost; reminders are taken from tasks/reminders"
+    if path.is_file() and path.stat().st_size == 0:
+        problems.append(f"{path.name} was empty (0 bytes). {lost}")
+    try:
+        return _connect(path, check=True)
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError):
+            raise ConfigError(f"{path} cannot be opened: {error}") from None
+        name = f"{path.name}.broken-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
+        for suffix in ("", "-wal", "-shm"):  # sqlite may yet read what the log holds
+            part = path.with_name(path.name + suffix)
+            if part.exists():
+                part.rename(path.with_name(name + suffix))
+        problems.append(f"{path.name} was damaged ({error}); it is set aside as {name}. {lost}")
+        return _connect(path, check=False)
+
+
+def _connect(path: Path, check: bool) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
+    try:
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=FULL")
+        if check and db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            raise sqlite3.DatabaseError("quick_check failed")
+        db.executescript(SCHEMA)
+        db.execute("INSERT OR IGNORE INTO meta VALUES ('schema', ?)", (VERSION,))
+        (found,) = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+    except BaseException:
+        db.close()
+        raise
+    if found != VERSION:
+        db.close()
+        raise ConfigError(f"{path} has schema {found}, this program knows {VERSION}: upgrade")
+    path.chmod(0o600)
+    return db
+
+
 class Store:
     """The open database of one home."""
 
     def __init__(self, path: Path, problems: list[str] | None = None) -> None:
-        """Open or create. A damaged file is set aside and named in ``problems``."""
+        """Open or create. With ``problems`` the whole file is checked, and a damaged one set aside
+        and named there; without, damage is a ConfigError."""
         self._lock = threading.RLock()
         self._depth = 0
-        self._db = self._open(path, [] if problems is None else problems)
+        self._db = _connect(path, check=False) if problems is None else _open(path, problems)
 
-    def _open(self, path: Path, problems: list[str]) -> sqlite3.Connection:
-        lost = "Waiting requests are lost; reminders are taken from tasks/reminders"
-        if path.is_file() and path.stat().st_size == 0:
-            problems.append(f"{path.name} was empty (0 bytes). {lost}")
+    @classmethod
+    def look(cls, path: Path) -> Store:
+        """The database as it stands, read only; an empty one where there is none.
+
+        Raises ConfigError for a damaged file.
+        """
+        store = cls.__new__(cls)
+        store._lock, store._depth = threading.RLock(), 0
+        if not path.exists() or path.stat().st_size == 0:
+            store._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            store._db.executescript(SCHEMA)
+            return store
+        uri = f"{path.resolve().as_uri()}?mode=ro"
+        store._db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
         try:
-            return self._connect(path)
+            store._db.execute("SELECT count(*) FROM meta")
         except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise ConfigError(f"{path} cannot be opened: {error}") from None
-            name = f"{path.name}.broken-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
-            for suffix in ("", "-wal", "-shm"):  # sqlite may yet read what the log holds
-                part = path.with_name(path.name + suffix)
-                if part.exists():
-                    part.rename(path.with_name(name + suffix))
-            problems.append(
-                f"{path.name} was damaged ({error}); it is set aside as {name}. {lost}"
-            )
-            return self._connect(path)
-
-    @staticmethod
-    def _connect(path: Path) -> sqlite3.Connection:
-        db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
-        try:
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=FULL")
-            if db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-                raise sqlite3.DatabaseError("quick_check failed")
-            db.executescript(SCHEMA)
-            db.execute("INSERT OR IGNORE INTO meta VALUES ('schema', ?)", (VERSION,))
-            (found,) = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
-        except BaseException:
-            db.close()
-            raise
-        if found != VERSION:
-            db.close()
-            raise ConfigError(f"{path} has schema {found}, this program knows {VERSION}: upgrade")
-        path.chmod(0o600)
-        return db
+            store._db.close()
+            raise ConfigError(
+                f"{path} is damaged ({error}); `sia run` sets it aside and goes on"
+            ) from None
+        return store
 
     def close(self) -> None:
         with self._lock:

@@ -34,7 +34,6 @@ class Turn:
     decided: list[tuple[Answer, str]] = field(default_factory=list)
     messages: list[tuple[str, str]] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
-    runs: list[Run] = field(default_factory=list)
     labels: list[Label] = field(default_factory=list)
     before: list[Event] = field(default_factory=list)
     after: list[Event] = field(default_factory=list)

@@ -67,7 +67,9 @@ class Ctx(Protocol):
 
     request: str  # the person's words
     run: str
-    now: datetime  # aware, in the person's zone; the same for the whole action
+    now: datetime  # when the request came in, aware, in the person's zone: what its words mean
+    answered: datetime  # when the person last answered a question of the run; else as ``now``
+    present: datetime  # the moment this action was entered
     state: dict[str, Any]  # JSON; saved after each action
     person: Person
     folders: Folders

@@ -53,7 +53,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Payload:
-    """What an action is given; ``now`` is aware and in the person's zone."""
+    """What an action is given; times are aware and in the person's zone (see ``api.Ctx``)."""
 
     request: str
     run: str
@@ -62,12 +62,16 @@ class Payload:
     folders: Folders
     settings: Mapping[str, Any] = field(default_factory=dict)
     state: Mapping[str, Any] = field(default_factory=dict)
+    answered: datetime | None = None  # None: as now
+    present: datetime | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
             "request": self.request,
             "run": self.run,
             "now": rfc3339(self.now, "now"),
+            "answered": rfc3339(self.answered or self.now, "answered"),
+            "present": rfc3339(self.present or self.now, "present"),
             "person": asdict(self.person),
             "folders": {name: str(path) for name, path in asdict(self.folders).items()},
             "settings": dict(self.settings),
@@ -81,6 +85,8 @@ class Payload:
             request=data["request"],
             run=data["run"],
             now=in_zone(data["now"], person.timezone),
+            answered=in_zone(data["answered"], person.timezone),
+            present=in_zone(data["present"], person.timezone),
             person=person,
             folders=Folders(**{name: Path(path) for name, path in data["folders"].items()}),
             settings=data["settings"],
@@ -172,6 +178,8 @@ class CallCtx:
         self.request = payload.request
         self.run = payload.run
         self.now = payload.now
+        self.answered = payload.answered or payload.now
+        self.present = payload.present or payload.now
         self.state: dict[str, Any] = json.loads(dumps(dict(payload.state), "state"))
         self.person = payload.person
         self.folders = payload.folders

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from sia import times
+from sia.redact import redact
 from sia.skills.api import Ctx, Failed, Finished, Reminder
 
 _MOST = 40  # options a decision or a person is shown
@@ -30,7 +31,9 @@ def choose(ctx: Ctx) -> None:
     options = {_option(row, place): row for place, row in enumerate(near or rows)}
     if len(options) > _MOST:
         raise Failed("Too many reminders could be meant; name it by its words or time.", "text")
-    shown = [(id, f"{row.text}, {times.words(row.due, ctx.now)}") for id, row in options.items()]
+    shown = [
+        (id, f"{row.text}, {times.words(row.due, ctx.present)}") for id, row in options.items()
+    ]
     # Where words or time fit several alike, no decision can know which: the person is asked.
     id = "none" if near else ctx.choose("Which reminder is meant?", shown, none=True)
     if id == "none":
@@ -42,7 +45,7 @@ def choose(ctx: Ctx) -> None:
 def cancel(ctx: Ctx) -> None:
     ids = ctx.state["ids"]
     rows = [row for row in ctx.reminders() if row.id in ids]
-    lines = [f"- {times.words(row.due, ctx.now)}: {row.text}" for row in rows]
+    lines = [f"- {times.words(row.due, ctx.present)}: {row.text}" for row in rows]
     if not rows:
         ctx.say("It has gone off already; nothing is left to cancel.")
         raise Finished
@@ -92,5 +95,5 @@ def _hours(row: Reminder) -> frozenset[str]:
 
 def _option(row: Reminder, place: int) -> str:
     """An id that reads like the reminder: the decision looks at it too."""
-    words = re.findall(r"[a-z0-9]+", row.text.lower())[:4]
+    words = re.findall(r"[a-z0-9]+", redact(row.text).lower())[:4]
     return "-".join([*words, str(place + 1)])

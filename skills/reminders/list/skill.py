@@ -16,11 +16,11 @@ def show(ctx: Ctx) -> None:
     if phrase and not phrase.has_time and not re.search(r"week|month|year|woche|monat|jahr", named):
         day = phrase.due.date()
         rows = [row for row in rows if row.due.date() == day]
-        when = f" {times.day_words(day, ctx.now.date())}"
+        when = f" {times.day_words(day, ctx.present.date())}"
     if not rows:
         ctx.say(f"No reminders are waiting{when}.")
         return
     one = len(rows) == 1
     lines = [f"{len(rows)} reminder{'' if one else 's'} {'is' if one else 'are'} waiting{when}:"]
-    lines += [f"- {times.words(row.due, ctx.now)}: {row.text}" for row in rows]
+    lines += [f"- {times.words(row.due, ctx.present)}: {row.text}" for row in rows]
     ctx.say("\n".join(lines))

@@ -29,14 +29,15 @@ def understand(ctx: Ctx) -> None:
     what = _what(ctx.request, phrase) or _asked(ctx, "What should I remind you of?")
     question = f"When should I remind you: {what}?"
     tries = 0
-    while phrase is None or not times.is_after(phrase.due, ctx.now):
+    while phrase is None or not times.is_after(phrase.due, ctx.answered):
         if tries == _TRIES:
             raise Failed("I did not understand when; no reminder is set.", "text")
         tries += 1
         if phrase:
-            question = f"That time has passed ({times.words(phrase.due, ctx.now)}). When instead?"
+            words = times.words(phrase.due, ctx.answered)
+            question = f"That time has passed ({words}). When instead?"
         answer = _asked(ctx, question)
-        phrase = times.understand(answer, ctx.now, ctx.person.timezone)
+        phrase = times.understand(answer, ctx.answered, ctx.person.timezone)
         question = 'I did not understand the time. When, for example "tomorrow at 9"?'
     ctx.state.update(due=phrase.due.isoformat(), what=what, note=_note(phrase))
 
@@ -46,14 +47,14 @@ def save(ctx: Ctx) -> None:
     what = ctx.state["what"]
     ctx.state["id"] = ctx.remind(due, what)
     end = "" if what[-1] in ".!?" else "."
-    ctx.say(f"I will remind you {times.words(due, ctx.now)}: {what}{end}{ctx.state['note']}")
+    ctx.say(f"I will remind you {times.words(due, ctx.present)}: {what}{end}{ctx.state['note']}")
 
 
 def verify(ctx: Ctx) -> bool | None:
     if "id" not in ctx.state:
         return None
     due = datetime.fromisoformat(ctx.state["due"])
-    if not times.is_after(due, ctx.now):
+    if not times.is_after(due, ctx.present):
         return None  # it may have rung already
     return any(row.due == due and row.id == ctx.state["id"] for row in ctx.reminders())
 

@@ -21,7 +21,7 @@ _UNKNOWN = 'I have no skill for that yet. Ask "what can you do" to see what I ca
 
 
 def _greeting(ctx: Ctx) -> str:
-    hour = ctx.now.hour
+    hour = ctx.present.hour
     part = "morning" if 4 <= hour < 12 else "afternoon" if 12 <= hour < 18 else "evening"
     name = f", {ctx.person.name.split()[0]}" if ctx.person.name.strip() else ""
     return f"Good {part}{name}. What can I do for you?"
@@ -38,14 +38,14 @@ def _skills(ctx: Ctx) -> str:
 
 
 def _clock(ctx: Ctx) -> str:
-    return f"It is {ctx.now:%H:%M}."
+    return f"It is {ctx.present:%H:%M}."
 
 
 def _date(ctx: Ctx) -> str:
     """Empty for a day that only a calendar knows ("what day is Easter")."""
     if re.search(r"\b(?:it|today|date|datum|heute)\W*$", ctx.request, re.IGNORECASE):
-        return f"Today is {_day(ctx.now)}."
-    phrase = times.understand(ctx.request, ctx.now, ctx.person.timezone)
+        return f"Today is {_day(ctx.present)}."
+    phrase = times.understand(ctx.request, ctx.present, ctx.person.timezone)
     return f"That is {_day(phrase.due)}." if phrase else ""
 
 
@@ -54,7 +54,7 @@ def _day(moment: datetime) -> str:
 
 
 def _week(ctx: Ctx) -> str:
-    return f"It is week {ctx.now.isocalendar().week}."
+    return f"It is week {ctx.present.isocalendar().week}."
 
 
 def _said(text: str) -> Callable[[Ctx], str]:
