@@ -90,9 +90,10 @@ class Scheduler:
         )
         # "stop!" need not read like a request to be one: it interrupts and cannot wait.
         preempts = interrupts and (request or urgency >= EMERGENCY)
-        if "answers" in by_phase and not preempts:
+        if situation.question and not situation.options and not preempts:
+            said = by_phase.get("answers")
             # What asks for nothing while a question is open is taken as said in answer to it.
-            if by_phase["answers"].probs["yes"] >= self._tau("answers") or not request:
+            if not request or (said and said.probs["yes"] >= self._tau("answers")):
                 return Admission("answer", 0.0, answers, text.strip(), situation.asking)
         if preempts:
             return Admission("preempt", urgency, answers)
@@ -107,7 +108,8 @@ class Scheduler:
     def _decide(self, text: str, situation: Situation) -> tuple[Answer, ...]:
         view = View(text, situation.process, situation.question)
         phases = ["contains_request", "urgency"]
-        if situation.question and not situation.options:
+        # Asked only where the revision was taught it, which its threshold says.
+        if situation.question and not situation.options and "answers" in self._thresholds:
             phases.insert(0, "answers")
         if situation.process is not None:
             phases.insert(-1, "interrupt")
