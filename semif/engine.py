@@ -23,8 +23,7 @@ _CHARACTERS_PER_TOKEN = 128  # longer than any token but runs of blanks
 
 
 class Engine:
-    """Answers decisions on sessions of its own, one an adapter. Not thread-safe: one engine per
-    thread.
+    """Answers decisions on one session of its own. Not thread-safe: one engine per thread.
 
     Several decisions given together are read together, by `branches` in one decode. Results do
     not depend on what was asked before by more than the numerics of another plan (|dp| <= 0.01).
@@ -40,19 +39,14 @@ class Engine:
                 f"revision {revision.id} pins the readout {pinned.readout}, which the prompt "
                 f"{pinned.prompt_version} is not made for"
             )
-        paths = (revision.decide_path, revision.admit_path)
-        adapters = {path: model.adapter(path) for path in paths if path}
-
-        def readout(path: Path | None) -> Readout:
-            make = Branches if isinstance(prompt, BranchesPrompt) else Letters
-            return make(model, prompt, adapters.get(path), threads, n_ctx)
-
+        adapter = model.adapter(revision.decide_path) if revision.decide_path else None
         self.revision = revision.id
         self._pinned = revision
-        self._make = readout
-        self._n_ctx = n_ctx
-        self._readouts: dict[Path | None, Readout] = {}
-        self._abort: Callable[[], bool] | None = None
+        self._readout: Readout
+        if isinstance(prompt, BranchesPrompt):
+            self._readout = Branches(model, prompt, adapter, threads, n_ctx)
+        else:
+            self._readout = Letters(model, prompt, adapter, threads, n_ctx)
 
     def __enter__(self) -> Engine:
         return self
@@ -61,65 +55,40 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        """Free the sessions; the model stays."""
-        for readout in self._readouts.values():
-            readout.session.close()
-        self._readouts.clear()
+        """Free the session; the model stays."""
+        self._readout.session.close()
 
     @property
     def abort(self) -> Callable[[], bool] | None:
-        """The abort hook: when it answers True, a running `decide` raises `Aborted`."""
-        return self._abort
+        """The session's abort hook: when it answers True, `decide` raises `Aborted`."""
+        return self._readout.session.abort
 
     @abort.setter
     def abort(self, hook: Callable[[], bool] | None) -> None:
-        self._abort = hook
-        for readout in self._readouts.values():
-            readout.session.abort = hook
-
-    def _readout(self, phase: str) -> Readout:
-        """The readout of a phase; its session is made when it is first needed, one an adapter."""
-        path = self._pinned.adapter_path(phase)
-        if path not in self._readouts:
-            self._readouts[path] = self._make(path)
-            self._readouts[path].session.abort = self._abort
-        return self._readouts[path]
+        self._readout.session.abort = hook
 
     def decide(self, decisions: Sequence[Decision]) -> list[Answer]:
         """One answer per decision, in order.
 
-        Raises DecisionError naming row and field when a decision is malformed, before anything is
-        evaluated, or its prompt longer than the context; nothing is ever truncated.
+        Raises DecisionError naming row and field before anything is evaluated, when a decision
+        is malformed or its prompt longer than the context; nothing is ever truncated.
         """
+        n_ctx = self._readout.session.n_ctx
         for decision in decisions:
             decision.check()
             # Far above what fits: say so without tokenising megabytes first.
             least = sum(sizes(decision).values()) // _CHARACTERS_PER_TOKEN
-            if least > self._n_ctx:
-                raise too_long(decision, least, self._n_ctx)
-        groups: dict[int, list[int]] = {}
-        for at, decision in enumerate(decisions):
-            groups.setdefault(id(self._readout(decision.phase)), []).append(at)
-        found: dict[int, Answer] = {}
-        for places in groups.values():
-            readout = self._readout(decisions[places[0]].phase)
-            answers = self._read(readout, [decisions[at] for at in places])
-            found |= dict(zip(places, answers, strict=True))
-        return [found[at] for at in range(len(decisions))]
-
-    def _read(self, readout: Readout, decisions: Sequence[Decision]) -> list[Answer]:
-        """Answers of decisions that share an adapter, read together."""
+            if least > n_ctx:
+                raise too_long(decision, least, n_ctx)
         start = time.perf_counter()
-        readings = readout.read(decisions)
+        readings = self._readout.read(decisions)
         ms = (time.perf_counter() - start) * 1000 / (sum(r.tokens for r in readings) or 1)
         return [
-            self._answer(readout, decision, reading, ms * reading.tokens)
+            self._answer(decision, reading, ms * reading.tokens)
             for decision, reading in zip(decisions, readings, strict=True)
         ]
 
-    def _answer(
-        self, readout: Readout, decision: Decision, reading: Reading, ms: float
-    ) -> Answer:
+    def _answer(self, decision: Decision, reading: Reading, ms: float) -> Answer:
         logits = {id_: round(logit, 6) for id_, logit in reading.logits.items()}
         if not all(math.isfinite(logit) for logit in logits.values()):
             raise ModelError(f"the model gave no number for {decision.id}; is it damaged?")
@@ -129,13 +98,13 @@ class Engine:
         probs = softmax(
             {id_: (x + bias * (id_ in biased)) / temperature for id_, x in logits.items()}
         )
-        session = readout.session
+        session = self._readout.session
         return Answer(
             decision=decision,
             probs=probs,
             logits=logits,
             selected=select(probs),
-            prompt_version=readout.prompt_version,
+            prompt_version=self._readout.prompt_version,
             prompt_sha256=reading.prompt_sha256,
             revision=self.revision,
             tokens=reading.tokens,

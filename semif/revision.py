@@ -21,7 +21,6 @@ from semif.llama import sha256_file
 from semif.models import Source
 
 Readout = Literal["branches", "letters"]
-ADMITTING = frozenset({"contains_request", "interrupt", "urgency", "answers"})
 _ID = re.compile("[0-9a-f]{12}")
 _PROMPTS: dict[str, str] = {"branches": "branches-v1", "letters": "direct-options-v1"}
 
@@ -34,14 +33,9 @@ class Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Adapters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """sha256 of `decide.gguf`, `write.gguf` and `admit.gguf`; None where there is none.
-
-    `admitting` is for the phases of intake, which run in a llama context of their own anyway;
-    without it they use `deciding`.
-    """
+    """sha256 of `decide.gguf` and `write.gguf`; None where there is none."""
 
     deciding: str | None = None
-    admitting: str | None = None
     writing: str | None = None
 
 
@@ -75,16 +69,6 @@ class Revision:
         return (
             self.folder / "decide.gguf" if self.folder and self.contents.adapters.deciding else None
         )
-
-    @property
-    def admit_path(self) -> Path | None:
-        """The adapter for the phases of intake, where they have one of their own."""
-        pinned = self.contents.adapters.admitting
-        return self.folder / "admit.gguf" if self.folder and pinned else None
-
-    def adapter_path(self, phase: str) -> Path | None:
-        """The adapter that decisions of a phase use."""
-        return (self.admit_path if phase in ADMITTING else None) or self.decide_path
 
     @property
     def write_path(self) -> Path | None:
@@ -134,7 +118,6 @@ def load(folder: Path) -> Revision:
     for adapter, expected in (
         (revision.decide_path, contents.adapters.deciding),
         (revision.write_path, contents.adapters.writing),
-        (revision.admit_path, contents.adapters.admitting),
     ):
         if adapter is None:
             continue
@@ -147,7 +130,7 @@ def load(folder: Path) -> Revision:
 
 def shipped() -> Path:
     """The folder of the revision that comes with the package."""
-    return Path(str(files("semif"))) / "revisions" / "starter"
+    return Path(str(files("semif"))) / "revisions" / "first"
 
 
 def untuned(source: Source, readout: Readout) -> Revision:

@@ -14,7 +14,6 @@ YES = frozenset("yes y yep yeah sure ok okay please ja jo si sí oui sim 是 好
 NO = frozenset("no n nope nah don't dont nein non não 不 否".split())
 TAU = 0.5
 UNASKED = 0.5  # urgency of what is not asked whether it is a request
-EMERGENCY = 0.9  # urgency from which an interruption needs no other sign of being a request
 
 
 @dataclass(frozen=True)
@@ -85,11 +84,10 @@ class Scheduler:
         by_phase = {answer.decision.phase: answer for answer in answers}
         request = by_phase["contains_request"].probs["yes"] >= self._tau("contains_request")
         urgency = self._urgency(by_phase["urgency"])
-        interrupts = "interrupt" in by_phase and (
+        # "stop!" need not read like a request to be one: the interruption is decided by itself.
+        preempts = "interrupt" in by_phase and (
             by_phase["interrupt"].probs["interrupt"] >= self._tau("interrupt")
         )
-        # "stop!" need not read like a request to be one: it interrupts and cannot wait.
-        preempts = interrupts and (request or urgency >= EMERGENCY)
         if situation.question and not situation.options and not preempts:
             said = by_phase.get("answers")
             # What asks for nothing while a question is open is taken as said in answer to it.

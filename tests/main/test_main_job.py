@@ -71,22 +71,21 @@ def test_piped_requests_are_done_answered_or_ignored(tmp_path: Path) -> None:
 
 
 def test_killed_after_queueing_the_next_start_works_it(tmp_path: Path) -> None:
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "sia", "--home", str(tmp_path), "run"],
         stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         text=True,
-    )
-    process.stdin.write("remind me to water the plants tomorrow at 8\n")
-    process.stdin.flush()
-    database = tmp_path / ".sia" / "decisions.jsonl"
-    deadline = time.monotonic() + 60
-    while not (database.exists() and "water the plants" in database.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    ) as process:
+        process.stdin.write("remind me to water the plants tomorrow at 8\n")
+        process.stdin.flush()
+        rows = tmp_path / ".sia" / "decisions.jsonl"
+        deadline = time.monotonic() + 60
+        while not (rows.exists() and "water the plants" in rows.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
     result = sia(tmp_path, "run", text="")
     assert result.returncode == 0, result.stderr
     assert "water the plants" in result.stdout
@@ -105,7 +104,7 @@ def test_stop_is_heard_while_a_script_runs(tmp_path: Path) -> None:
         timeout=60,
     )
     child.expect("idle")
-    child.sendline("translate my diary of last year into Latin")
+    child.sendline("book a flight to Rome")
     child.expect("you are the generator")
     child.sendline("<single_shot>sleep 60</single_shot>")
     scripts = tmp_path / ".sia" / "scripts"
@@ -135,3 +134,35 @@ def test_admit_and_route_say_what_would_be_decided_and_do_nothing(tmp_path: Path
     assert json.loads(result.stdout)["skill"] == "reminders/set"
     assert not iterations(tmp_path)
     assert not (tmp_path / ".sia" / "decisions.jsonl").exists()
+
+
+def test_unseen_requests_reach_their_skill(tmp_path: Path) -> None:
+    """62 requests that stand in no training file; seven of them no skill covers."""
+    rows = [
+        line.split("\t")
+        for line in (Path(__file__).parent / "data" / "requests.tsv").read_text().splitlines()
+    ]
+    lines = tmp_path / "lines"
+    lines.write_text("".join(f"{text}\n" for text, _ in rows))
+    result = sia(tmp_path / "home", "route", "--json", "--file", str(lines), limit=300)
+    told = [json.loads(line)["skill"] or "-" for line in result.stdout.splitlines()]
+    assert len(told) == len(rows) == 62
+    missed = [(text, wanted, got) for (text, wanted), got in zip(rows, told) if got != wanted]
+    assert len(missed) <= 6, missed
+
+
+STOPS = "stop;stop it;holy shit stop!;brake, brake!;abort the whole thing;cancel;halt!;please stop"
+REMARKS = "thanks, that was great;nice work;cool;good night;INFO backup finished with status 0;ok"
+REQUESTS = "how much memory is free;find my passport scan;write to Ben that dinner is at 7"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "action"), [(STOPS, "preempt"), (REMARKS, "ignore"), (REQUESTS, "queue")]
+)
+def test_what_comes_in_while_a_script_runs(tmp_path: Path, inputs: str, action: str) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text(inputs.replace(";", "\n"))
+    process = ("--process", "single_shot: sleep 60")
+    result = sia(tmp_path / "home", "admit", "--json", *process, "--file", str(lines))
+    told = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [item["action"] for item in told] == [action] * len(told), told

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import hashlib
 import math
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,8 +12,7 @@ import semif
 from semif.engine import Engine, select, softmax
 from semif.errors import DecisionError, ModelError
 from semif.llama import Model
-from semif.revision import Revision, load
-from semif.testing import write_tiny_adapter
+from semif.revision import Revision
 from semif.types import Answer, Decider, Decision, Option
 
 Make = Callable[..., Decision]
@@ -85,31 +82,3 @@ def test_two_engines_in_two_threads_agree(tiny: Model, tuned: Revision, make: Ma
 
 def test_the_package_offers_what_it_says() -> None:
     assert all(hasattr(semif, name) for name in semif.__all__)
-
-
-def test_intake_may_have_an_adapter_of_its_own(
-    tmp_path: Path,
-    tiny: Model,
-    tuned: Revision,
-    revision_json: dict[str, object],
-    write_revision: Callable[[Path, object], str],
-    make: Make,
-) -> None:
-    other = tmp_path / "other.gguf"
-    write_tiny_adapter(other, seed=7)
-    digest = hashlib.sha256(other.read_bytes()).hexdigest()
-    folder = tmp_path / write_revision(
-        tmp_path, {**revision_json, "adapters": {**revision_json["adapters"], "admitting": digest}}
-    )
-    with pytest.raises(ModelError, match="lacks its adapter"):
-        load(folder)
-    (folder / "admit.gguf").write_bytes(other.read_bytes())
-    both = load(folder)
-    gate, way = make(phase="contains_request"), make(phase="navigate_skill")
-    with Engine(tiny, tuned, 1) as engine:
-        alone = engine.decide([gate, way])
-    with Engine(tiny, both, 1) as engine:
-        mixed = engine.decide([way, gate])
-    assert mixed[0].logits == pytest.approx(alone[1].logits, abs=1e-4)
-    assert mixed[1].decision is gate
-    assert mixed[1].logits != pytest.approx(alone[0].logits, abs=1e-2)
