@@ -23,6 +23,13 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """An input of a client is on disk, as this run; the client alone hears it."""
+
+    run: str
+
+
+@dataclass(frozen=True)
 class Admitted:
     """action: ignore | queue | preempt | run | answer | stdin | reject. ``run`` is the input's own;
     ``to`` is the run that was given an answer or an input to read; ``reason`` says why one was
@@ -75,5 +82,5 @@ class TurnEnded:
     n: int
 
 
-Event = Said | Asked | Admitted | Routed | Ended | Notice | Ready | TurnEnded
+Event = Said | Asked | Kept | Admitted | Routed | Ended | Notice | Ready | TurnEnded
 Emit = Callable[[Event], None]

@@ -6,16 +6,19 @@ import fcntl
 import os
 import pwd
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from pathlib import Path
+from typing import TextIO
 
 from sia import config as configuration
 from sia.errors import ConfigError, Unavailable
 from sia.skills.api import Folders, Person
 
+LOCK_SECONDS = 0.5
 USER_MD = """# About me
 
 Facts about the person SIA works for, one a line. SIA reads this at the start of a session.
@@ -168,9 +171,7 @@ def open_home(folder: Path) -> Home:
 def lock(home: Home) -> Iterator[None]:
     """Hold the home: one loop at a time. Raises Unavailable naming the holder."""
     with open(home.state / "lock", "a+", encoding="ascii") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _taken(file):
             file.seek(0)
             holder = file.read().strip() or "?"
             raise Unavailable(
@@ -182,6 +183,19 @@ def lock(home: Home) -> Iterator[None]:
         file.write(str(os.getpid()))
         file.flush()
         yield
+
+
+def _taken(file: TextIO) -> bool:
+    """Take the lock; it is tried for a while, since whoever looks (``locked``) holds it shortly."""
+    end = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > end:
+                return False
+            time.sleep(LOCK_SECONDS / 50)
 
 
 def locked(home: Home) -> bool:

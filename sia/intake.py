@@ -128,8 +128,9 @@ class Intake:
             self._reject(item, text)
             return
         to = admission.run
-        self._loop.deliver(Arrival(replace(item, run=to) if to else item, admission))
+        # Told first, so that whoever answered hears what the answer leads to.
         self._emit(Admitted(item.run, admission.action, item.text, admission.urgency, to))
+        self._loop.deliver(Arrival(replace(item, run=to) if to else item, admission))
 
     def _apply(self, item: Input, admission: Admission) -> Admission:
         match admission.action:

@@ -330,14 +330,17 @@ class Calls:
         ]
 
     def _displaced(self) -> list[Run]:
-        """Open runs that this one displaced, and what those had displaced before: a second
-        "stop" displaces the first one and means the same work."""
+        """Open runs that this one displaced, and what those had displaced before (a second "stop"
+        displaces the first one and means the same work); else the run that asked last."""
         open_runs = self._runs.store.runs()
         found: dict[str, Run] = {}
         by = {self._run.id}
         while more := [run for run in open_runs if run.displaced_by in by and run.id not in found]:
             found |= {run.id: run for run in more}
             by = {run.id for run in more}
+        if not found:  # nothing ran, so it is the open question that is meant
+            asking = [run for run in open_runs if run.status == "asking"]
+            return sorted(asking, key=lambda run: run.requeued)[-1:]
         return list(found.values())
 
     def _call_interrupted(self, ordinal: int) -> list[str]:

@@ -141,7 +141,7 @@ def _open(path: Path, problems: list[str]) -> sqlite3.Connection:
         return _connect(path, check=True)
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):
-            raise ConfigError(f"{path} cannot be opened: {error}") from None
+            raise
         name = f"{path.name}.broken-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
         for suffix in ("", "-wal", "-shm"):  # sqlite may yet read what the log holds
             part = path.with_name(path.name + suffix)
@@ -179,7 +179,10 @@ class Store:
         and named there; without, damage is a ConfigError."""
         self._lock = threading.RLock()
         self._depth = 0
-        self._db = _connect(path, check=False) if problems is None else _open(path, problems)
+        try:
+            self._db = _connect(path, check=False) if problems is None else _open(path, problems)
+        except sqlite3.DatabaseError as error:
+            raise ConfigError(f"{path} cannot be opened: {error}") from None
 
     @classmethod
     def look(cls, path: Path) -> Store:

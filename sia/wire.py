@@ -1,7 +1,7 @@
 """The running agent's socket: a JSON object a line, over a Unix socket in ``.sia/``.
 
-A client sends ``{"input": text}`` and hears the events of that run, or ``{"attach": true}`` and
-hears everything. Events are ``{"event": name, ...fields}``.
+A client sends ``{"input": text}`` and hears ``Kept`` and the events of that run, or
+``{"attach": true}`` and hears everything. Events are ``{"event": name, ...fields}``.
 """
 
 from __future__ import annotations
@@ -10,25 +10,38 @@ import json
 import os
 import socket
 import socketserver
+import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from queue import Queue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from sia.errors import Unavailable
-from sia.events import Admitted, Event
+from sia.errors import SiaError, Unavailable
+from sia.events import Admitted, Ended, Event, Kept
+from sia.store import OPEN
 
 if TYPE_CHECKING:
     from sia.agent import Agent
 
 LINE_LIMIT = 1 << 20  # bytes
+GONE = "the agent has ended"
 
 
 def to_json(event: Event) -> bytes:
     return json.dumps({"event": type(event).__name__, **asdict(event)}).encode() + b"\n"
+
+
+def from_json(line: bytes) -> Event | None:
+    """None for an event that this program does not know."""
+    fields = json.loads(line)
+    kinds = {kind.__name__: kind for kind in get_args(Event)}
+    kind = kinds.get(fields.pop("event"))
+    if kind is None:
+        return None
+    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
 
 
 @contextmanager
@@ -72,7 +85,7 @@ class _Client(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         agent = self.server.agent
-        events: Queue[Event | None] = Queue()
+        events: Queue[Event | dict[str, Any] | None] = Queue()
         runs: set[str] = set()
         everything = False
         quiet = agent.listen(events.put)
@@ -83,15 +96,36 @@ class _Client(socketserver.StreamRequestHandler):
                 if isinstance(item, dict):
                     everything = everything or bool(item.get("attach"))
                     if isinstance(item.get("input"), str):
-                        runs.add(agent.submit(item["input"], "typed"))
+                        self._submit(item["input"], runs)
                 elif everything or getattr(item, "run", None) in runs:
-                    self.wfile.write(to_json(item))
-                    if isinstance(item, Admitted) and item.to:
-                        runs.add(item.to)  # what comes of an answer is for who gave it
-        except (BrokenPipeError, ConnectionResetError):
-            return  # the client went away; the agent goes on
+                    self._tell(item)
+                    if isinstance(item, Admitted) and item.to and not everything:
+                        self._follow(item.to, runs)
+        except sqlite3.ProgrammingError:
+            return  # the agent has just closed its store
         finally:
             quiet()
+
+    def _submit(self, text: str, runs: set[str]) -> None:
+        try:
+            run = self.server.agent.submit(text, "typed")
+        except SiaError as error:  # it could not be kept, and so has no run
+            self._tell(Admitted("", "reject", text, reason=str(error)))
+            return
+        runs.add(run)
+        self._tell(Kept(run))
+
+    def _tell(self, event: Event) -> None:
+        # A client that went away may have sent inputs before, which are still to be taken.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.wfile.write(to_json(event))
+
+    def _follow(self, run: str, runs: set[str]) -> None:
+        """What comes of an answer is for who gave it, also when it came before this was known."""
+        runs.add(run)
+        found = self.server.agent.store.run(run)
+        if found is not None and found.status not in OPEN:
+            self._tell(Ended(run, found.status, found.outcome))
 
     def _read(self, events: Queue[Any]) -> None:
         try:
@@ -125,13 +159,27 @@ class Connection:
         self._file = self._socket.makefile("rb")
 
     def send(self, **message: Any) -> None:
-        self._socket.sendall(json.dumps(message).encode() + b"\n")
+        """Raises Unavailable when the agent has ended."""
+        try:
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            raise Unavailable(GONE) from None
 
-    def events(self) -> Iterator[dict[str, Any]]:
-        """Until the agent ends."""
-        for line in self._file:
-            yield json.loads(line)
+    def events(self) -> Iterator[Event]:
+        """Until the agent ends, or ``leave``."""
+        with suppress(ConnectionResetError):
+            for line in self._file:
+                whole = line.endswith(b"\n")  # or it was killed in the middle
+                if whole and (event := from_json(line)):
+                    yield event
+
+    def leave(self) -> None:
+        """Say and hear no more; on any thread."""
+        with suppress(OSError):  # the agent has closed its end
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)  # wakes whoever waits for events
+        """After the last use of ``events``."""
+        self.leave()
+        self._file.close()
         self._socket.close()

@@ -7,10 +7,14 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sia import __version__
-from sia.cli.guard import END, mark
+from sia.cli.guard import AGAIN, END, mark
 from sia.errors import INTERRUPTED, RESTART, SOME_FAILED, UNAVAILABLE, SiaError
+
+if TYPE_CHECKING:
+    from sia.shell import Make
 
 COMMANDS = {
     "run": "work for a person at the terminal, or on lines of standard input (the default)",
@@ -29,8 +33,10 @@ WITH_VALUE = ("--home", "--model", "--llm")
 
 EPILOG = """Anything that is not a command is one request: sia remind me to feed the cat at 9
 
-Exit codes: 0 done, 1 some failed, 2 usage, 69 unavailable (model, home in use), 75 restart,
-78 configuration, 130 interrupted."""
+A question that the running agent left open is answered by the next request: sia yes
+
+Exit codes: 0 done, 1 some failed or an answer is wanted, 2 usage, 69 unavailable (model, home in
+use), 75 restart, 78 configuration, 130 interrupted."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -103,15 +109,18 @@ def home_folder(options: argparse.Namespace) -> Path:
     return Path(chosen) if chosen else checkout()
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run one command; its exit code. Raises what ``entry`` turns into one line."""
+def main(arguments: Sequence[str], make: Make | None = None) -> int:
+    """Run one command; its exit code. Raises what ``entry`` turns into one line.
+
+    make: builds the agent (one without a model in tests).
+    """
     options = parser().parse_args(with_command(arguments))
     if options.command == "run":
         from sia.cli.run import run
 
-        return run(options, home_folder(options))
+        return run(options, home_folder(options), make)
     if options.command == "attach":
-        from sia.cli.run import attach
+        from sia.cli.speak import attach
 
         return attach(home_folder(options))
     if options.command in ("admit", "route"):
@@ -127,14 +136,15 @@ def main(arguments: Sequence[str]) -> int:
     return show.run(options, home_folder(options))
 
 
-def entry() -> None:
+def entry(make: Make | None = None) -> None:
     """The console script: every error a person may meet is one line and an exit code."""
     _fill_standard_files()
-    code = _guarded(sys.argv[1:])
+    code = _guarded(sys.argv[1:], make)
     if code == RESTART and "SIA_RESTART" not in os.environ:
-        # Nobody outside restarts us: do it ourselves, with the new code.
+        # Nobody outside restarts us: do it ourselves, as we were started, with the new code.
         sys.stdout.flush()
-        os.execv(sys.executable, [sys.executable, "-P", "-m", "sia", *sys.argv[1:]])
+        os.environ[AGAIN] = "1"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     if code == SOME_FAILED:
         mark(END)
     sys.exit(code)
@@ -149,11 +159,11 @@ def _fill_standard_files() -> None:
             os.open(os.devnull, os.O_RDWR)
 
 
-def _guarded(arguments: Sequence[str]) -> int:
+def _guarded(arguments: Sequence[str], make: Make | None) -> int:
     from semif.errors import SemifError
 
     try:
-        return main(arguments)
+        return main(arguments, make)
     except (SiaError, SemifError) as error:
         print(f"sia: {error}", file=sys.stderr)
         return error.exit_code

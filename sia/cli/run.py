@@ -1,4 +1,4 @@
-"""``sia run`` and ``sia attach``: choose the front end and let the agent work."""
+"""``sia run``: choose the front end and let the agent work."""
 
 from __future__ import annotations
 
@@ -17,33 +17,50 @@ from pathlib import Path
 from semif.errors import SemifError
 from sia import home as homes
 from sia.agent import Agent, Options
-from sia.cli.guard import TURN, mark
-from sia.cli.plain import Lines, OneRequest, PlainOutput, shown, standard_input
-from sia.errors import SOME_FAILED, SiaError, UsageError
+from sia.cli.guard import TURN, mark, restarted
+from sia.cli.plain import Lines, OneRequest, PlainOutput, forget
+from sia.cli.reader import standard_input
+from sia.cli.speak import Request
+from sia.errors import INTERRUPTED, SOME_FAILED, SiaError, UsageError
 from sia.events import Event, Notice, TurnEnded
 from sia.home import Home
 from sia.redact import redact
-from sia.wire import Connection, Server
+from sia.shell import Make
+from sia.wire import Server
 
 LOG_BYTES = 4_000_000
 
 
-def run(options: argparse.Namespace, folder: Path) -> int:
-    """Open the home and work: interactive when both ends are terminals, else in plain text."""
+def run(options: argparse.Namespace, folder: Path, make: Make | None = None) -> int:
+    """Open the home and work: interactive when both ends are terminals, else in plain text.
+
+    make: builds the agent (one without a model in tests).
+    """
     text = " ".join(options.text).strip()
     if options.text and not text:
         raise UsageError('the request is empty; say what to do: sia "how much memory is free"')
     home = homes.open_home(folder)
-    if text and homes.locked(home):
-        return ask_running(home, text)
     fd = standard_input()
+    if text and homes.locked(home):
+        return _ask_running(home, options, text, fd)
     interactive = not text and not options.listen and _terminal(sys.stdin) and _terminal(sys.stdout)
     with homes.lock(home):
         if interactive:
-            return _interactive(home, options)
+            return _interactive(home, options, make or Agent)
         if options.llm == "manual":
             raise UsageError("--llm manual needs a terminal for both input and output")
-        return _plain(home, options, text, fd)
+        return _plain(home, options, text, fd, make or Agent)
+
+
+def _ask_running(home: Home, options: argparse.Namespace, text: str, fd: int | None) -> int:
+    for name in ("yes", "model", "llm"):
+        if getattr(options, name, None):
+            raise UsageError(
+                f"an agent runs in {home.folder} already and takes no --{name} from here; "
+                "stop it first, or answer its questions there"
+            )
+    output = PlainOutput(sys.stdout, sys.stderr)
+    return Request(home, text, output, fd if _terminal(sys.stdin) else None).work()
 
 
 def _terminal(stream: object) -> bool:
@@ -54,16 +71,19 @@ def _options(options: argparse.Namespace) -> Options:
     return Options(yes=options.yes, model=getattr(options, "model", None))
 
 
-def _interactive(home: Home, options: argparse.Namespace) -> int:
+def _interactive(home: Home, options: argparse.Namespace, make: Make) -> int:
     from sia.shell import run_shell
 
     chosen = replace(_options(options), interactive=True)
-    return run_shell(home, chosen, manual=options.llm == "manual", prepare=_prepared)
+    manual = options.llm == "manual"
+    return run_shell(home, chosen, manual=manual, prepare=_prepared, make=make)
 
 
 @contextmanager
 def _prepared(agent: Agent) -> Iterator[None]:
     """What every front end has around its agent: socket, log, and word of completed turns."""
+    if not restarted(os.environ):
+        forget(agent.store)
     agent.listen(_mark_turn)
     log = _log(agent.home)
     agent.listen(lambda event: log.info("%s", redact(str(event))))
@@ -98,78 +118,41 @@ def _mark_turn(event: Event) -> None:
         mark(TURN)
 
 
-def _plain(home: Home, options: argparse.Namespace, text: str, fd: int | None) -> int:
+def _plain(home: Home, options: argparse.Namespace, text: str, fd: int | None, make: Make) -> int:
     output = PlainOutput(sys.stdout, sys.stderr)
-    agent = Agent(home, _options(options), output)
+    agent = make(home, _options(options), output)
     refused: list[str] = []
 
     def refuse(reason: str) -> None:
         refused.append(reason)
         output(Notice(reason, "error"))
 
-    signal.signal(signal.SIGTERM, lambda *_: agent.stop(0))
-    lines = None
+    signal.signal(signal.SIGTERM, lambda *_: _stop(agent))
+    reader: OneRequest | Lines | None = None
     with _prepared(agent):
         if text:
-            OneRequest(agent, text, output, _terminal(sys.stdin)).start()
+            reader = OneRequest(agent, text, output, fd if _terminal(sys.stdin) else None)
         elif fd is None and not options.listen:
             agent.close_input()
         elif not options.listen:
             if os.isatty(fd):
                 output.note("sia: reading requests from the terminal, one a line; Ctrl-D ends")
-            lines = Lines(agent, fd, "piped", refuse)
-            lines.start()
+            reader = Lines(agent, fd, "piped", refuse)
         try:
+            if reader:
+                reader.start()
             code = agent.run()
         finally:
-            if lines:
-                lines.stop()
+            if reader:
+                reader.stop()
+        if reader and reader.error:
+            raise reader.error
     return code or (SOME_FAILED if refused else 0)
 
 
-def ask_running(home: Home, text: str) -> int:
-    """Hand one request to the agent that runs in this home, and print what it says to it."""
-    connection = Connection(home.socket)
-    connection.send(input=text)
-    for event in connection.events():
-        match event:
-            case {"event": "Said", "text": said}:
-                print(shown(said), flush=True)
-            case {"event": "Asked", "text": question, "options": options}:
-                print(shown(question), f"({'/'.join(options)})" if options else "", flush=True)
-                if not _terminal(sys.stdin):
-                    return 0  # whoever attaches or asks next can answer
-                connection.send(input=input())
-            case {"event": "Ended", "status": status}:
-                return 0 if status == "done" else SOME_FAILED
-            case {"event": "Admitted", "action": "ignore"}:
-                print("sia: noted, nothing to do", file=sys.stderr)
-                return 0
-            case {"event": "Admitted", "action": "reject"}:
-                return SOME_FAILED
-    return SOME_FAILED
+def _stop(agent: Agent) -> None:
+    """End in order, on a signal: the session and its background scripts go on at the next start.
 
-
-def attach(folder: Path) -> int:
-    """Lines typed here go to the running agent; all it says is shown. Ends with Ctrl-D."""
-    home = homes.open_home(folder)
-    connection = Connection(home.socket)
-    connection.send(attach=True)
-
-    def listen() -> None:
-        for event in connection.events():
-            match event:
-                case {"event": "Said", "text": text}:
-                    print(shown(text), flush=True)
-                case {"event": "Asked", "text": text, "options": options}:
-                    print(shown(text), f"({'/'.join(options)})" if options else "", flush=True)
-                case {"event": "Notice", "text": text}:
-                    print(f"sia: {shown(text)}", file=sys.stderr, flush=True)
-
-    listener = threading.Thread(target=listen, daemon=True)
-    listener.start()
-    for line in sys.stdin or ():
-        if line.strip():
-            connection.send(input=line.strip())
-    connection.close()
-    return 0
+    On a thread of its own, for what the signal cut into may hold a lock that this needs.
+    """
+    threading.Thread(target=agent.stop, args=(INTERRUPTED,), daemon=True).start()

@@ -18,7 +18,9 @@ Description=SIA, a local agent
 ExecStart={command} --home {home} run --listen
 Restart=on-failure
 RestartPreventExitStatus=2 78
-# Background scripts outlive a restart and are taken up again.
+# Told to end, it ends with 130: what it did and its background scripts go on at the next start.
+SuccessExitStatus=130
+# So a stop ends the agent alone.
 KillMode=process
 
 [Install]

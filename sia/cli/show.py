@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sqlite3
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 from sia import config, report
 from sia import home as homes
-from sia.errors import DONE
+from sia.errors import DONE, ConfigError
 from sia.home import Home
 from sia.skills import tree
 from sia.store import Store
@@ -39,7 +40,7 @@ def _views(options: argparse.Namespace, home: Home) -> tuple[Any, str]:
             found = tree.load(home.skill_roots)
             for problem in found.problems:
                 print(f"sia: {problem}", file=sys.stderr)
-            data = report.skills(found, lambda key: _setting(home, key))
+            data = report.skills(found, report.lookup(home))
             return data, report.render_skills(data)
         case "context":
             data = report.context(home)
@@ -47,7 +48,7 @@ def _views(options: argparse.Namespace, home: Home) -> tuple[Any, str]:
         case "history":
             data = report.history(home, options.limit, options.session)
             return data, report.render_history(data)
-    store = Store(home.database)
+    store = Store.look(home.database)
     try:
         if options.command == "queue":
             now = datetime.now(home.zone)
@@ -55,13 +56,12 @@ def _views(options: argparse.Namespace, home: Home) -> tuple[Any, str]:
             return data, report.render_queue(data)
         data = report.status(home, store)
         return data, report.render_status(data)
+    except sqlite3.DatabaseError as error:
+        raise ConfigError(
+            f"{home.database} cannot be read ({error}); a damaged one is set aside by `sia run`"
+        ) from None
     finally:
         store.close()
-
-
-def _setting(home: Home, key: str) -> object:
-    section, _, name = key.partition(".")
-    return config.section(home.config, section).get(name)
 
 
 def _toml(value: object) -> str:

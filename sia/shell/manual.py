@@ -53,6 +53,7 @@ class Slot:
         self._wake = threading.Condition()
         self._stopped = False
         self._text: str | None = None
+        self._cancel = threading.Event()
         self.waiting = False
 
     def wait(self, cancel: threading.Event | None = None) -> str | None:
@@ -63,7 +64,7 @@ class Slot:
             waker.add(self._notify)
         try:
             with self._wake:
-                self._text, self.waiting = None, not self._stopped
+                self._text, self.waiting, self._cancel = None, not self._stopped, cancel
                 self._changed()
                 while self._text is None and not (cancel.is_set() or self._stopped):
                     self._wake.wait()
@@ -74,11 +75,12 @@ class Slot:
         self._changed()
         return text
 
-    def give(self, text: str) -> bool:
-        """Put the words; False when nobody waits for them any more."""
+    def give(self, text: str, before: Callable[[], None] = lambda: None) -> bool:
+        """Put the words, after ``before()``; False when nobody waits for them any more."""
         with self._wake:
-            if not self.waiting or self._text is not None:
+            if not self.waiting or self._text is not None or self._cancel.is_set():
                 return False
+            before()
             self._text = text
             self._wake.notify_all()
         return True
@@ -86,7 +88,7 @@ class Slot:
     def stop(self) -> None:
         """Nobody will say anything any more."""
         with self._wake:
-            self._stopped = True
+            self._stopped, self.waiting = True, False
             self._wake.notify_all()
 
     def _notify(self) -> None:

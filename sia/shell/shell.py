@@ -16,17 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 from semif.errors import SemifError
 from sia import report
+from sia.context import parse_document, parse_entry
 from sia.errors import DONE, INTERRUPTED, SiaError
-from sia.events import Asked
+from sia.events import Asked, Notice
 from sia.generator.types import Part
 from sia.home import Home
+from sia.redact import redact
 from sia.scheduler import match_option
 from sia.shell import Make, Prepare
 from sia.shell.commands import Commands, ShellCompleter, is_command
 from sia.shell.feed import Feed, Item, Stray
 from sia.shell.manual import TAGS, Played, Slot, Tail, closed
 from sia.shell.standing import Standing, look
-from sia.shell.terminal import Fragments, open_screen
+from sia.shell.terminal import Entered, Fragments, open_screen
 from sia.shell.text import clean, paint_for
 from sia.shell.transcript import EXAMPLE, Transcript
 from sia.store import Store
@@ -71,6 +73,7 @@ class Shell:
         self._error: BaseException | None = None
         self._ending = self._quit = self._abandoned = self._typed = False
         self._interrupted_at = float("-inf")
+        self._allowed: set[str] = set()  # commands that repeat
 
     # life
 
@@ -110,10 +113,6 @@ class Shell:
         elif self._store.meta("ended") != "1":
             n = self._store.meta("session_n", "0")
             self._write(self._transcript.note(f"the session goes on at iteration {n}"))
-        question = report.question(self._store)
-        if question:
-            asked = Asked(question["run"], question["text"], tuple(question["options"]))
-            self._write(self._transcript.event(asked))
 
     def _begin(self) -> None:
         """The prompt stands: now the agent may take the machine's time."""
@@ -219,24 +218,32 @@ class Shell:
 
     # the keyboard
 
-    def entered(self, text: str) -> bool:
+    def entered(self, text: str) -> Entered:
         words = text.strip()
         if not words:
-            return True
-        reply = words.startswith("<") and self._reply.waiting
-        if reply and not closed(text):
-            return False
+            return "taken"
+        if words.startswith("<") and self._reply.waiting:
+            return self._replied(text, words)
+        self._echo(words)
+        if is_command(words):
+            self._command(words)
+        elif not self._approved(words):
+            self._submit(words)
+        return "taken"
+
+    def _echo(self, words: str) -> None:
         self._typed = True
         echo = self._transcript.typed(self._standing.prompt(), words)
         if not self._screen.echoes:
             self._say(echo)
-        if reply:
-            self._reply.give(words)
-        elif is_command(words):
-            self._command(words)
-        elif not self._approved(words):
-            self._submit(words)
-        return True
+
+    def _replied(self, text: str, words: str) -> Entered:
+        if not closed(text):
+            return "open"
+        if self._reply.give(words, lambda: self._echo(words)):
+            return "taken"
+        self._say(self._transcript.note("not taken: something else goes first"))
+        return "stays"
 
     def _command(self, words: str) -> None:
         shown = self._commands.run(words)
@@ -280,9 +287,29 @@ class Shell:
     # on the agent's thread
 
     def _approve(self, command: str) -> bool:
-        """Ask the person whether a script may run."""
+        """Ask the person whether a script may run; one that repeats, only before its first run."""
+        cancel = self._agent.loop.cancel
+        if command in self._allowed:
+            return True
+        if cancel.is_set():
+            return False
         self._feed.put(Asked("", f"Run this script?\n{command}", YES_NO))
-        return self._approval.wait() == "yes"
+        answer = self._approval.wait(cancel)
+        if answer is None and not self._ending:
+            self._feed.put(Notice("the script was not run: something else goes first"))
+        elif answer == "yes" and self._repeats(command):
+            self._allowed.add(command)
+        return answer == "yes"
+
+    def _repeats(self, command: str) -> bool:
+        """Whether this command is run before each turn."""
+        entries = (
+            parse_entry(parse_document(xml.encode()))
+            for _, xml in self._store.entries()
+            if xml.startswith("<repeat")
+        )
+        shown = redact(command)
+        return any(entry.command.text == shown for entry in entries)
 
     def _show_prompt(self, parts: Sequence[Part]) -> None:
         kept = tuple(parts)

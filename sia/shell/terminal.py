@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application
@@ -51,11 +51,14 @@ STYLE = Style.from_dict(
 )
 
 
+Entered = Literal["taken", "open", "stays"]
+
+
 class Hands(Protocol):
     """What the keyboard does and the prompt shows; called on the thread that runs the screen."""
 
-    def entered(self, text: str) -> bool:
-        """A line was entered; False leaves it to be continued on a new line."""
+    def entered(self, text: str) -> Entered:
+        """A line was entered: it was taken, is to be continued on a new line, or stays as it is."""
 
     def interrupted(self, empty: bool) -> None:
         """Ctrl-C; the line is cleared already, ``empty`` when there was none."""
@@ -165,15 +168,16 @@ class PromptScreen:
         buffer = event.current_buffer
         # What is no UTF-8 arrives as lone surrogates, which no file could keep.
         text = buffer.text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        if self._hands.entered(text):
+        entered = self._hands.entered(text)
+        if entered == "open":
+            buffer.insert_text("\n")
+        elif entered == "taken":
             buffer.document = Document(text)
             try:
                 buffer.reset(append_to_history=bool(text.strip()))
             except OSError as error:
                 buffer.reset()
                 self.write(f"  the history cannot be written: {error.strerror}\n")
-        else:
-            buffer.insert_text("\n")
 
     def _before_render(self, app: Application[str]) -> None:
         typed = self._session.default_buffer
@@ -311,8 +315,8 @@ class DumbScreen:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._lines.append(line.decode("utf-8", "replace"))
-            if self._hands.entered("\n".join(self._lines)):
-                self._lines = []
+            if self._hands.entered("\n".join(self._lines)) != "open":
+                self._lines = []  # what was not taken stays to be seen where it was typed
         self.write("")
 
     def write(self, text: str) -> None:

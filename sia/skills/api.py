@@ -130,7 +130,7 @@ class Ctx(Protocol):
         """(category/name, description) of every skill in the tree."""
 
     def interrupted(self) -> list[str]:
-        """The requests of the runs that this run displaced."""
+        """The requests of the runs that this run displaced, or of the one with a question open."""
 
     def cancel_interrupted(self) -> list[str]:
         """End the displaced runs for good instead of resuming them; their requests."""

@@ -81,7 +81,8 @@ def test_a_missing_model_is_one_line_and_69(tmp_path: Path) -> None:
 
 
 def test_usage_errors_end_with_2(tmp_path: Path) -> None:
-    for arguments in (["admit"], ["history", "--limit", "0"], ["run", "--llm", "gpt"], ["run", " "]):
+    limit, llm = ["history", "--limit", "0"], ["run", "--llm", "gpt"]
+    for arguments in (["admit"], limit, llm, ["run", " "]):
         assert sia(tmp_path, *arguments).returncode == 2, arguments
 
 
@@ -92,13 +93,38 @@ def test_the_service_is_a_unit_that_restarts(tmp_path: Path) -> None:
     assert result.returncode == 69 and "systemd is not here" in result.stderr
     unit = (where / "systemd" / "user" / "sia.service").read_text()
     assert re.search(rf'ExecStart=".*/restart\.sh" --home "{home}" run --listen\n', unit)
-    assert "KillMode=process" in unit
+    assert "\nKillMode=process\n" in unit and "\nSuccessExitStatus=130\n" in unit
 
 
-def test_the_state_is_for_the_person_alone(tmp_path: Path) -> None:
-    sia(tmp_path, "status")
-    assert stat.S_IMODE((tmp_path / ".sia").stat().st_mode) == 0o700
-    assert stat.S_IMODE((tmp_path / ".sia" / "state.db").stat().st_mode) == 0o600
+def test_the_state_is_for_the_person_alone(home: Path, cli) -> None:
+    cli.run("echo", "me")
+    assert stat.S_IMODE((home / ".sia").stat().st_mode) == 0o700
+    assert stat.S_IMODE((home / ".sia" / "state.db").stat().st_mode) == 0o600
+
+
+def test_looking_changes_nothing(home: Path, cli) -> None:
+    cli.run("status")
+    database = home / ".sia" / "state.db"
+    assert not database.exists()
+    cli.run("echo", "me")
+    before = database.read_bytes()
+    assert json.loads(cli.run("status", "--json").stdout)["iteration"] > 0
+    assert cli.run("queue").returncode == 0
+    assert database.read_bytes() == before
+
+
+@pytest.mark.parametrize("begin", [0, 4096])
+def test_a_damaged_database_is_one_line_and_left_alone(home: Path, cli, begin: int) -> None:
+    cli.run("echo", "me")
+    database = home / ".sia" / "state.db"
+    data = database.read_bytes()
+    broken = data[:begin] + b"\xa5" * (len(data) - begin)
+    database.write_bytes(broken)
+    for command in ("status", "queue"):
+        result = cli.run(command)
+        assert result.returncode == 78
+        assert len(result.stderr.splitlines()) == 1 and "damaged" in result.stderr
+    assert database.read_bytes() == broken and not list(database.parent.glob("*.broken*"))
 
 
 def test_every_command_of_the_readme_exists() -> None:

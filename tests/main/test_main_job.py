@@ -147,7 +147,8 @@ def test_unseen_requests_reach_their_skill(tmp_path: Path) -> None:
     result = sia(tmp_path / "home", "route", "--json", "--file", str(lines), limit=300)
     told = [json.loads(line)["skill"] or "-" for line in result.stdout.splitlines()]
     assert len(told) == len(rows) == 62
-    missed = [(text, wanted, got) for (text, wanted), got in zip(rows, told) if got != wanted]
+    pairs = zip(rows, told, strict=True)
+    missed = [(text, wanted, got) for (text, wanted), got in pairs if got != wanted]
     assert len(missed) <= 6, missed
 
 

@@ -20,6 +20,7 @@ from sia.errors import ConfigError
 from sia.events import Admitted, Asked, Ended, Event, Notice, Ready, Routed, Said, TurnEnded
 from sia.generator.types import Part
 from sia.home import Home, open_home
+from sia.scripts import Cancel
 from sia.skills.tree import TreeHolder
 from sia.store import Run, Store
 
@@ -34,7 +35,7 @@ class DoubleAgent:
         self.store = Store(home.database)
         self.holder = TreeHolder(home.skill_roots)
         self.brain = None
-        self.loop = SimpleNamespace(current=None)
+        self.loop = SimpleNamespace(current=None, cancel=Cancel())
         self._lines: Queue[tuple[str, str] | int] = Queue()
         self._n = 0
 
@@ -52,6 +53,9 @@ class DoubleAgent:
             revision=SimpleNamespace(id="3f2a91c04d11"), count=lambda text: len(text) // 4
         )
         self.emit(Ready("3f2a91c04d11"))
+        for asking in self.store.runs("asking"):
+            question = asking.open_question
+            self.emit(Asked(asking.id, question["text"], tuple(question["options"])))
         while not isinstance(item := self._lines.get(), int):
             self.answer(*item)
             self._n += 1
@@ -139,6 +143,19 @@ class DoubleAgent:
         allowed = self.options.approve("rm -rf build")
         self.emit(Said(run, f"allowed: {allowed}"))
 
+    def _do_repeat(self, run: str, text: str) -> None:
+        """Asks three times for one that repeats, and twice for one that runs once."""
+        xml = '<repeat id="e1"><![CDATA[df /]]><stdout/><stderr/></repeat>'
+        self.store.save_entries([("e1", 1, xml)], [])
+        asked = ["df /"] * 3 + ["ls"] * 2
+        self.emit(Said(run, f"allowed: {[self.options.approve(command) for command in asked]}"))
+
+    def _do_preempted(self, run: str, text: str) -> None:
+        """Something goes first while the person is asked about a script."""
+        threading.Timer(1.0, self.loop.cancel.set).start()
+        self._do_script(run, text)
+        self.loop.cancel.clear()
+
     def _do_play(self, run: str, text: str) -> None:
         parts = [
             Part("system", "instructions"),
@@ -150,7 +167,11 @@ class DoubleAgent:
                 '<now time="2026-11-30T15:00:00+01:00"><queue depth="0"/></now>\n',
             ),
         ]
-        reply = self.options.manual.reply(parts, ids=["e1"], cancel=threading.Event())
+        self.loop.cancel.clear()
+        if "late" in text:  # cancelled without the waiting thread's knowing yet
+            threading.Timer(1.0, threading.Event.set, [self.loop.cancel]).start()
+            threading.Timer(6.0, self.loop.cancel.set).start()
+        reply = self.options.manual.reply(parts, ids=["e1"], cancel=self.loop.cancel)
         self.emit(Said(run, f"reply {reply.finish}: {reply.text!r}"))
 
 

@@ -50,6 +50,20 @@ def test_a_reply_reaches_the_waiting_thread() -> None:
     assert not slot.give("too late")
 
 
+def test_words_are_not_taken_once_the_wait_is_cancelled() -> None:
+    """Also before the waiting thread knows of it; what comes before the words is then not done."""
+    slot, cancel, done = Slot(lambda: None), threading.Event(), []
+    thread = threading.Thread(target=slot.wait, args=(cancel,), daemon=True)
+    thread.start()
+    while not slot.waiting:
+        time.sleep(0.001)
+    cancel.set()  # wakes nobody
+    assert not slot.give("<stop/>", lambda: done.append(1)) and not done
+    slot.stop()
+    thread.join(5)
+    assert not slot.waiting
+
+
 @pytest.mark.parametrize("how", ["cancel", "stop"])
 def test_cancel_and_stop_wake_at_once(how: str) -> None:
     slot, cancel, got = Slot(lambda: None), Cancel(), []

@@ -130,6 +130,8 @@ def test_an_open_question_is_shown_again_at_the_next_start(start: Start) -> None
     again = start()
     again.wait("? Which Anna?")
     again.wait(" 1  Anna Berg, girlfriend")
+    again.wait("idle")
+    assert again.text().count("? Which Anna?") == 1
     again.until(lambda: again.prompt_line() == "? 1-2 ›", "no answer is asked for")
 
 
@@ -268,6 +270,25 @@ def test_quitting_during_a_question_about_a_script_says_no(shell) -> None:
     assert shell.end() == 0
 
 
+def test_what_goes_first_ends_a_question_about_a_script(shell) -> None:
+    shell.enter("preempted")
+    shell.wait("? Run this script?")
+    shell.wait("the script was not run: something else goes first")
+    shell.wait("│ allowed: False")
+    shell.until(lambda: shell.prompt_line() == "›", "an answer is still asked for")
+
+
+def test_a_script_that_repeats_is_asked_about_once(shell) -> None:
+    shell.enter("repeat")
+    for command in ("df /", "ls", "ls"):
+        shell.wait(f"  {command}")
+        shell.until(lambda: shell.prompt_line() == "? yes/no ›", "no answer is asked for")
+        shell.enter("yes")
+        shell.until(lambda: shell.prompt_line() != "? yes/no ›", "the answer is not taken")
+    shell.wait("│ allowed: [True, True, True, True, True]")
+    assert shell.text().count("? Run this script?") == 3
+
+
 def test_input_that_is_not_utf8_is_taken_with_a_mark(shell, home: Path) -> None:
     shell.process.send(b"caf\xe9 time\r")
     shell.wait("│ heard: caf� time")
@@ -305,6 +326,21 @@ def test_a_person_plays_the_generator(start: Start) -> None:
     shell.enter("lines</write_stdout>")
     shell.wait("reply stop: '<write_stdout>two\\nlines</write_stdout>'")
     shell.wait("│ heard: a line without a tag is an input")
+
+
+def test_a_reply_that_comes_too_late_stays_in_the_line(start: Start) -> None:
+    shell = start("--manual")
+    shell.wait("idle")
+    shell.enter("play late")
+    shell.wait("you are the generator")
+    reply = "<write_stdout>too late</write_stdout>"
+    shell.type(reply)
+    shell.until(lambda: shell.prompt_line() == f"› {reply}", "not typed")
+    time.sleep(1.2)
+    shell.type("\r")
+    shell.wait("  not taken: something else goes first")
+    shell.until(lambda: shell.prompt_line() == f"› {reply}", "the reply is gone")
+    shell.wait("reply cancelled: ''")
 
 
 def test_a_dumb_terminal_gets_no_escape_at_all(start: Start) -> None:

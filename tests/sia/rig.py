@@ -69,7 +69,17 @@ def _free(words: list[str]) -> bool:
 
 def brain(generator: ScriptedGenerator, decider: ScriptedDecider) -> Brain:
     contents = Contents(
-        None, Base("0" * 64, "F16"), Adapters(), (), "branches", "branches-v1", {}, {}, {}, None, {}
+        parent=None,
+        base=Base("0" * 64, "F16"),
+        adapters=Adapters(),
+        proven=(),
+        readout="branches",
+        prompt_version="branches-v1",
+        temperatures={},
+        thresholds={"answers": 0.5},
+        none_bias={},
+        data_sha256=None,
+        metrics={},
     )
     revision = Revision("0123456789ab", contents)
     return Brain(revision, decider, decider, generator, lambda text: len(text) // 4)

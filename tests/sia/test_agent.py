@@ -436,8 +436,7 @@ def test_unread_input_is_read_on_request(make, skill) -> None:
 
     rig = make([wait, "<read_stdin/>", "<read_stdin/>", "<write_stdout>ok</write_stdout>"]).start()
     run = rig.say("free: listen")
-    notice = rig.wait(Notice)
-    assert notice.text == "waiting for input: free: listen"
+    assert rig.wait(Asked).text == "More input is wanted for: free: listen"
     assert rig.wait(Admitted, text="thanks in between").to == run
     third = rig.generator.calls[1].parts[1].text
     assert 'stdin="1"' in third

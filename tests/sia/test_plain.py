@@ -5,8 +5,10 @@ import os
 
 import pytest
 
-from sia.cli.plain import LINE_LIMIT, Lines, OneRequest, PlainOutput
-from sia.events import Admitted, Asked, Notice, Routed, Said
+from sia.cli.plain import Lines, OneRequest, PlainOutput
+from sia.cli.reader import LINE_LIMIT
+from sia.errors import SiaError
+from sia.events import Admitted, Asked, Ended, Notice, Ready, Routed, Said
 
 ECHO = """
 def act(ctx):
@@ -22,12 +24,14 @@ def feed(make, skill):
     def feed(*pieces: bytes):
         rig, refused = make(), []
         read, write = os.pipe()
-        Lines(rig.agent, read, "piped", refused.append).start()
+        lines = Lines(rig.agent, read, "piped", refused.append)
+        lines.start()
         for piece in pieces:
             with open(os.dup(write), "wb") as file:
                 file.write(piece)
         os.close(write)
         assert rig.start().joined() == 0
+        lines.stop()
         os.close(read)
         return rig, refused
 
@@ -73,6 +77,22 @@ def test_the_line_being_typed_survives_a_restart(make, skill) -> None:
     os.close(read)
 
 
+def test_lines_that_cannot_be_kept_end_the_agent_and_say_why(make) -> None:
+    rig = make()
+    read, write = os.pipe()
+    lines = Lines(rig.agent, read, "piped", print)
+    lines.start()
+    rig.start().wait(Ready)
+    rig.until(rig.agent.loop.idle)
+    rig.agent.store._db.execute("PRAGMA max_page_count = 1")  # sqlite's full disk
+    os.write(write, b"echo " + b"x" * 50_000 + b"\n")
+    assert rig.joined() == 1
+    lines.stop()
+    assert isinstance(lines.error, SiaError) and "is the disk full?" in str(lines.error)
+    os.close(read)
+    os.close(write)
+
+
 def test_each_event_goes_where_it_belongs() -> None:
     out, err = io.StringIO(), io.StringIO()
     show = PlainOutput(out, err)
@@ -111,7 +131,7 @@ def test_one_request_ends_the_agent_when_it_is_over(make, skill) -> None:
     ):
         rig = make()
         out, err = io.StringIO(), io.StringIO()
-        OneRequest(rig.agent, text, PlainOutput(out, err), terminal=False).start()
+        OneRequest(rig.agent, text, PlainOutput(out, err), terminal=None).start()
         assert rig.start().joined() == (1 if text == "ask me" else 0)
         assert rig.said == said
 
@@ -119,9 +139,9 @@ def test_one_request_ends_the_agent_when_it_is_over(make, skill) -> None:
 def test_one_request_is_not_submitted_again_after_a_restart(make) -> None:
     rig = make(["<stop/>"])
     output = PlainOutput(io.StringIO(), io.StringIO())
-    OneRequest(rig.agent, "free: reload", output, terminal=False).start()
+    OneRequest(rig.agent, "free: reload", output, terminal=None).start()
     assert rig.start().joined() == 75
     rig = make(["<write_stdout>back</write_stdout>"])
-    OneRequest(rig.agent, "free: reload", output, terminal=False).start()
+    OneRequest(rig.agent, "free: reload", output, terminal=None).start()
     assert rig.start().joined() == 0
     assert rig.said == ["back"] and rig.runs() == {"r1": "done"}

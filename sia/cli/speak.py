@@ -1,0 +1,146 @@
+"""To the agent that runs in this home already: one request, or all that is typed."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+
+from sia import home as homes
+from sia.cli.plain import PlainOutput
+from sia.cli.reader import Reader, standard_input
+from sia.errors import DONE, SOME_FAILED, UNAVAILABLE, Unavailable, UsageError
+from sia.events import Admitted, Asked, Ended, Event, Kept, Notice, Said
+from sia.home import Home
+from sia.wire import GONE, Connection
+
+
+class Request:
+    """Hands one request over, prints what comes of it, and answers its questions from a terminal.
+
+    terminal: its descriptor; None when nobody is there.
+    """
+
+    def __init__(self, home: Home, text: str, output: PlainOutput, terminal: int | None) -> None:
+        self._text, self._output, self._terminal = text, output, terminal
+        self._connection = Connection(home.socket)
+        self._run = self._answer = ""
+        self._question: Asked | None = None
+        self._reader: Reader | None = None
+
+    def work(self) -> int:
+        """Until it is over, or waits for an answer that nobody gives; the exit code."""
+        try:
+            self._connection.send(input=self._text)
+            for event in self._connection.events():
+                code = self._hear(event)
+                if code is not None:
+                    return code
+        finally:
+            if self._reader:
+                self._reader.stop()
+            self._connection.close()
+        if self._question and self._terminal is None:
+            return self._unanswered(self._question)
+        what = "the request is kept and is worked at its next start"
+        self._output.note(f"sia: the agent ended; {what if self._run else 'ask again'}")
+        return UNAVAILABLE
+
+    def _hear(self, event: Event) -> int | None:
+        """The exit code, when this is the end."""
+        match event:
+            case Kept(run):
+                self._run, self._answer = self._run or run, run
+            case Said():
+                self._output(event)
+            case Asked(run):
+                self._output(event)
+                if run == self._run:
+                    return self._ask(event)
+            case Ended(run, status) if run == self._run:
+                return DONE if status == "done" else SOME_FAILED
+            case Admitted(run, "answer" | "stdin", to=to) if run == self._run:
+                self._run = to
+            case Admitted(run, "ignore") if run == self._run:
+                self._output(event)
+                return DONE
+            case Admitted(run, "reject") if run == self._run:
+                self._output.note(f"sia: {event.reason}")
+                return SOME_FAILED
+            case Admitted(run) if run in (self._answer, ""):
+                self._answered(event)
+        return None
+
+    def _ask(self, question: Asked) -> int | None:
+        self._question = question
+        if self._terminal is None:
+            return self._unanswered(question)
+        if not self._reader:
+            self._reader = Reader(
+                self._terminal,
+                lambda text: self._connection.send(input=text),
+                lambda reason: self._output(Notice(reason, "error")),
+                self._gone,
+                self._connection.leave,
+            )
+            self._reader.start()
+        return None
+
+    def _answered(self, event: Admitted) -> None:
+        """What was typed is decided: unless it was the answer, that is still wanted."""
+        if event.action == "answer" and event.to == self._run:
+            self._question = None
+        elif event.action == "reject":
+            self._output.note(f"sia: {event.reason}")
+        if self._question and event.action != "preempt":
+            self._output(self._question)
+
+    def _gone(self) -> None:
+        """Nobody answers any more."""
+        self._terminal = None
+        if self._question:
+            self._connection.leave()
+
+    def _unanswered(self, question: Asked) -> int:
+        answer = shlex.quote(question.options[0]) if question.options else '"your answer"'
+        self._output.note(
+            f"sia: the question stays open; answer it with: sia {answer}, or with sia attach"
+        )
+        return SOME_FAILED
+
+
+def attach(folder: Path) -> int:
+    """Lines typed here go to the running agent; all it says is shown. Ends with Ctrl-D."""
+    home = homes.open_home(folder)
+    output = PlainOutput(sys.stdout, sys.stderr)
+    fd = standard_input()
+    if fd is None:
+        raise UsageError("sia attach needs a standard input")
+    refused: list[str] = []
+    left = threading.Event()
+
+    def refuse(reason: str) -> None:
+        refused.append(reason)
+        output(Notice(reason, "error"))
+
+    def leave() -> None:
+        left.set()
+        connection.leave()
+
+    with closing(Connection(home.socket)) as connection:
+        connection.send(attach=True)
+        reader = Reader(
+            fd, lambda text: connection.send(input=text), refuse, leave, connection.leave
+        )
+        reader.start()
+        for event in connection.events():
+            output(event)
+            if output.gone:
+                left.set()
+                break
+        reader.stop()
+    if not left.is_set():
+        raise Unavailable(GONE)
+    return SOME_FAILED if refused else DONE
