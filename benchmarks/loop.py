@@ -29,6 +29,7 @@ from semif.log import DecisionLog
 from sia.budget import Budget
 from sia.context import to_xml
 from sia.entries import Figures, InputEntry, Iteration, Reasoning, Text, WriteStdout
+from sia.events import Admitted, Ended
 from sia.generator.types import Part
 from sia.home import open_home
 from sia.loop import Loop
@@ -64,7 +65,8 @@ def start_up(runs: int) -> dict[str, object]:
         for index in range(runs + 1):
             begun = time.perf_counter()
             child = pexpect.spawn(
-                sys.executable, ["-m", "sia", "--home", folder], timeout=60, dimensions=(30, 100)
+                sys.executable, ["-m", "sia", "--home", folder],
+                timeout=60, dimensions=(30, 100), encoding="utf-8",
             )
             child.expect("›")
             prompt_ms = (time.perf_counter() - begun) * 1000
@@ -112,7 +114,7 @@ def _loop(folder: Path, entries: int) -> tuple[Loop, Session, Store]:
     steps = Steps(
         home=home, store=store, session=session, scripts=_NoScripts(), machine=Machine(folder),
         navigator=None, runs=None, generator=None, budget=budget, tree=lambda: None,
-        revision="bench",
+        revision="bench", since=datetime.now(UTC),
     )
     recorder = Recorder(home, store, session, DecisionLog(home.decisions))
     loop = Loop(
@@ -206,8 +208,9 @@ def _ask(folder: str, text: str) -> float:
         connection = Connection(Path(folder) / ".sia" / "socket")
         connection.send(input=text)
         for event in connection.events():
-            ended = event["event"] == "Ended"
-            if ended or (event["event"] == "Admitted" and event["action"] == "ignore"):
+            if isinstance(event, Ended):
+                break
+            if isinstance(event, Admitted) and event.action == "ignore":
                 break
         connection.close()
 

@@ -8,7 +8,7 @@ import pytest
 from sia.cli.plain import Lines, OneRequest, PlainOutput
 from sia.cli.reader import LINE_LIMIT
 from sia.errors import SiaError
-from sia.events import Admitted, Asked, Ended, Notice, Ready, Routed, Said
+from sia.events import Admitted, Asked, Notice, Ready, Routed, Said
 
 ECHO = """
 def act(ctx):

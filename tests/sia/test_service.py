@@ -168,12 +168,6 @@ def test_a_client_whose_input_cannot_be_kept_is_told_why(serve, client) -> None:
     assert (told.run, told.action) == ("", "reject") and "is the disk full?" in told.reason
 
 
-def _wait_for_end(rig, event) -> None:
-    """On the intake's thread, before the client's listener is called: hold the word back."""
-    if isinstance(event, Admitted) and event.action == "answer":
-        rig.wait(Ended, run="r1")
-
-
 def test_what_a_client_sent_before_it_went_away_is_taken(serve, skill) -> None:
     skill("echo", ECHO)
     rig = serve()

@@ -57,7 +57,9 @@ def test_notes(
     assert (outcome.kind, outcome.value) == ("done", True)
     assert {path.name for path in folders.notes.iterdir()} == {f"{file}.md"}
     assert (folders.notes / f"{file}.md").read_text() == text
-    assert ctx.said[0].startswith(f"Noted in {file}: ")
+    # The place is named where it is not plain from the words.
+    lower = f"{file[0].lower()}{file[1:]}"
+    assert ctx.said[0].startswith(f"Noted in {file}: ") != (ctx.said[0] == f"Noted: {lower}")
 
 
 def test_a_note_is_appended_to(make: Start, skills: Path, folders: Folders) -> None:

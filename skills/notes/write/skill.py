@@ -65,7 +65,9 @@ def save(ctx: Ctx) -> None:
         return len(added)
 
     ctx.effect("write note", do, lambda key: added in _data(file)[size:])
-    ctx.say(f"Noted in {file.stem}: {ctx.state['text']}")
+    text = ctx.state["text"]
+    where = "" if file.stem.casefold() == text.rstrip(".!").casefold() else f" in {file.stem}"
+    ctx.say(f"Noted{where}: {text}")
 
 
 def verify(ctx: Ctx) -> bool | None:
