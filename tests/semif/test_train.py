@@ -218,7 +218,7 @@ def test_a_run_resumed_after_a_crash_ends_with_the_same_weights(
     from semif.train import train
 
     def crash(line: str) -> None:
-        if line.startswith("validation at step 5:"):
+        if line.startswith("validation at step 4:"):
             raise KeyboardInterrupt
 
     whole = train(tiny, tuned, texts, tmp_path / "whole", plan, False, print)
@@ -226,7 +226,7 @@ def test_a_run_resumed_after_a_crash_ends_with_the_same_weights(
         train(tiny, tuned, texts, tmp_path / "torn", plan, False, crash)
     said: list[str] = []
     resumed = train(tiny, tuned, texts, tmp_path / "torn", plan, True, said.append)
-    assert any(line.startswith("resumed at step 5/") for line in said)
+    assert any(line.startswith("resumed at step 4/") for line in said)
     assert not any(line.startswith("lower layers") for line in said)
     assert (resumed / "decide.gguf").read_bytes() == (whole / "decide.gguf").read_bytes()
     assert resumed.name == whole.name

@@ -27,6 +27,8 @@ def running(checkout: Checkout) -> Iterator[subprocess.Popen[str]]:
         [checkout.folder / "restart.sh"],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
         env=checkout.environment(), start_new_session=True,
+        # Under nohup the tests would hand down a SIGHUP that no shell may trap.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
