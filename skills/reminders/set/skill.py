@@ -47,7 +47,7 @@ def save(ctx: Ctx) -> None:
     what = ctx.state["what"]
     ctx.state["id"] = ctx.remind(due, what)
     end = "" if what[-1] in ".!?" else "."
-    ctx.say(f"I will remind you {times.words(due, ctx.present)}: {what}{end}{ctx.state['note']}")
+    ctx.say(f"I will remind you {times.words(due, ctx.answered)}: {what}{end}{ctx.state['note']}")
 
 
 def verify(ctx: Ctx) -> bool | None:
