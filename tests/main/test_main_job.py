@@ -15,6 +15,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
+import semif
 from semif.jsonl import read
 from sia.context import parse_iteration
 
@@ -137,7 +138,7 @@ def test_admit_and_route_say_what_would_be_decided_and_do_nothing(tmp_path: Path
 
 
 def test_unseen_requests_reach_their_skill(tmp_path: Path) -> None:
-    """62 requests that stand in no training file; seven of them no skill covers."""
+    """45 requests that stand in no training file (below); seven of them no skill covers."""
     rows = [
         line.split("\t")
         for line in (Path(__file__).parent / "data" / "requests.tsv").read_text().splitlines()
@@ -146,10 +147,10 @@ def test_unseen_requests_reach_their_skill(tmp_path: Path) -> None:
     lines.write_text("".join(f"{text}\n" for text, _ in rows))
     result = sia(tmp_path / "home", "route", "--json", "--file", str(lines), limit=300)
     told = [json.loads(line)["skill"] or "-" for line in result.stdout.splitlines()]
-    assert len(told) == len(rows) == 62
+    assert len(told) == len(rows) == 45
     pairs = zip(rows, told, strict=True)
     missed = [(text, wanted, got) for (text, wanted), got in pairs if got != wanted]
-    assert len(missed) <= 6, missed
+    assert len(missed) <= 5, missed
 
 
 STOPS = "stop;stop it;holy shit stop!;brake, brake!;abort the whole thing;cancel;halt!;please stop"
@@ -167,3 +168,24 @@ def test_what_comes_in_while_a_script_runs(tmp_path: Path, inputs: str, action: 
     result = sia(tmp_path / "home", "admit", "--json", *process, "--file", str(lines))
     told = [json.loads(line) for line in result.stdout.splitlines()]
     assert [item["action"] for item in told] == [action] * len(told), told
+
+
+def grams(text: str) -> set[str]:
+    plain = " ".join(re.sub(r"\W+", " ", text.casefold()).split())
+    return {f"  {plain}  "[i : i + 5] for i in range(len(plain))}
+
+
+def test_those_requests_are_unseen() -> None:
+    """Character 5-grams in common with any training text: below 0.6 (Jaccard)."""
+    data = Path(semif.__file__).parent / "data"
+    texts = [
+        line.split("\t")[column]
+        for name, column in (("requests.tsv", 0), ("inputs.tsv", 0), ("answers.tsv", 1))
+        for line in (data / name).read_text().splitlines()
+    ]
+    for name in ("covers.jsonl", "choices.jsonl"):
+        texts += [json.loads(line)["input"] for line in (data / name).read_text().splitlines()]
+    known = [grams(text) for text in texts]
+    for line in (Path(__file__).parent / "data" / "requests.tsv").read_text().splitlines():
+        mine = grams(line.split("\t")[0])
+        assert max(len(mine & other) / len(mine | other) for other in known) < 0.6, line
