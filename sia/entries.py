@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from sia.scripts.shown import Output
+from sia.scripts.shown import ILLEGAL, Output
 
-ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 INLINE_LIMIT = 1_000_000  # characters of one block kept inline
 
 

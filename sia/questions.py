@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from semif.types import Decision, Option
+from semif.types import NONE_IDS, Decision, Option
 from sia.entries import ProcessView
 from sia.redact import redact
-
-NONE_IDS = ("create_category", "create_skill", "none")
 
 
 @dataclass(frozen=True)
@@ -89,21 +87,16 @@ class Questions:
         view: View,
         id: str,
         options: Iterable[tuple[str, str]] = (),
-        offer_none: bool = True,
     ) -> Decision:
         """A decision of ``phase``: ``options`` (id, description) before the phase's own."""
         wording = self.phases[phase]
-        own = [
-            (name, text)
-            for name, text in wording["options"].items()
-            if offer_none or name not in NONE_IDS
-        ]
         return Decision(
             id=id,
             phase=phase,
             state=state(phase, view),
             question=wording["question"],
             options=tuple(
-                Option(name, text, none=name in NONE_IDS) for name, text in [*options, *own]
+                Option(name, text, none=name in NONE_IDS)
+                for name, text in [*options, *wording["options"].items()]
             ),
         )

@@ -19,8 +19,8 @@ from typing import Any
 from semif import jsonl
 from semif.errors import SemifError
 from semif.revision import Registry
-from sia import config, prompt, record
 from sia import home as homes
+from sia import prompt, record
 from sia import queue as queues
 from sia.context import ContextError, parse_document, parse_entry
 from sia.entries import Iteration, Script
@@ -48,16 +48,6 @@ GATES = {
     "interrupt": "interrupt",
     "cover": "yes",
 }
-
-
-def lookup(home: Home) -> Callable[[str], Any]:
-    """Gives the value of a configuration key such as ``email.host``, None when there is none."""
-
-    def value(key: str) -> Any:
-        section, _, name = key.partition(".")
-        return config.section(home.config, section).get(name)
-
-    return value
 
 
 # status

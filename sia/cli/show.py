@@ -40,7 +40,7 @@ def _views(options: argparse.Namespace, home: Home) -> tuple[Any, str]:
             found = tree.load(home.skill_roots)
             for problem in found.problems:
                 print(f"sia: {problem}", file=sys.stderr)
-            data = report.skills(found, report.lookup(home))
+            data = report.skills(found, home.setting)
             return data, report.render_skills(data)
         case "context":
             data = report.context(home)

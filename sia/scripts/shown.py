@@ -10,7 +10,8 @@ from pathlib import Path
 
 Read = Callable[[int, int], bytes]  # (offset, count) -> that many bytes, fewer at the end
 
-_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# What XML 1.0 cannot hold.
+ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))  # two of them show as one flag
 _MARGIN = 1024  # bytes looked at on either side of a cut; a cluster beyond that may be cut
 _CHUNK = 65_536  # a multiple of four, so that no flag letter straddles two chunks
@@ -64,7 +65,7 @@ def show_file(path: Path, keep: int, file: str, rest: str = "all of it is") -> O
 
 
 def _text(data: bytes) -> str:
-    return _ILLEGAL.sub("\ufffd", data.decode("utf-8", "replace"))
+    return ILLEGAL.sub("\ufffd", data.decode("utf-8", "replace"))
 
 
 def _cuts(read: Read, size: int, at: int) -> tuple[int, int]:

@@ -109,7 +109,7 @@ class Commands:
         return report.render_queue(rows, self.width(), self.paint)
 
     def _skills(self, words: list[str]) -> str:
-        data = report.skills(self.agent.holder.tree, report.lookup(self.home))
+        data = report.skills(self.agent.holder.tree, self.home.setting)
         if not words:
             return report.render_skills(data, self.width(), self.paint)
         skills = {skill["id"]: skill for category in data for skill in category["skills"]}

@@ -154,7 +154,7 @@ def write_skill(root: Path, category: str, name: str, requires: str = "") -> Non
 def test_skills_with_what_they_need(opened: Home, tmp_path: Path) -> None:
     write_skill(tmp_path / "skills", "email", "compose", "config:email.host")
     write_skill(tmp_path / "skills", "notes", "write")
-    data = report.skills(load([tmp_path / "skills"]), report.lookup(opened))
+    data = report.skills(load([tmp_path / "skills"]), opened.setting)
     assert json.loads(json.dumps(data)) == data
     assert [(c["category"], [s["id"] for s in c["skills"]]) for c in data] == [
         ("email", ["email/compose"]),
