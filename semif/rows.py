@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -22,14 +22,18 @@ from semif.export import LabelledRow
 
 _T = TypeVar("_T")
 SHIPPED = 6  # the first categories of trees.json are the ones SIA comes with
+QUESTIONS = "questions-v1.json"
 _FILES = (
-    "questions-v1.json",
     "trees.json",
     "requests.tsv",
     "inputs.tsv",
     "answers.tsv",
     "choices.jsonl",
     "covers.jsonl",
+    "same_action.jsonl",
+    "predict.jsonl",
+    "triage.jsonl",
+    "general.jsonl",
 )
 # One in ten texts is held out, with all its rows.
 _HELD_OUT = 10
@@ -76,16 +80,55 @@ class _Cover(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     answer: str
 
 
+class _Given(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A row of a phase whose state is written out."""
+
+    state: dict[str, str]
+    answer: str
+
+
+class _Noul(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="noul"):
+    ask: str
+    answer: Literal["yes", "no"]
+
+
+class _OfNamed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="choice"):
+    ask: str
+    options: dict[str, str]
+    answer: str
+
+
+class _Score(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="score"):
+    ask: str
+    levels: list[str]
+    answer: int
+
+
+class _General(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    state: str
+    questions: list[_Noul | _OfNamed | _Score]
+
+
 def shipped_data() -> Path:
     """The folder of texts that comes with the package."""
     return Path(str(files("semif"))) / "data"
 
 
+def golden_data() -> Path:
+    """The folder of the golden set: texts that no training may touch."""
+    return Path(str(files("semif"))) / "golden"
+
+
+def golden() -> list[LabelledRow]:
+    """The rows of the golden set, always the same."""
+    return build(golden_data(), 0)
+
+
 def data_sha256(data: Path) -> str:
     """One sha256 over names and contents of all files that rows are made from."""
     digest = hashlib.sha256()
-    for name in _FILES:
-        digest.update(name.encode() + b"\0" + hashlib.sha256(_read(data / name)).digest())
+    for name, path in ((QUESTIONS, shipped_data() / QUESTIONS), *((n, data / n) for n in _FILES)):
+        digest.update(name.encode() + b"\0" + hashlib.sha256(_read(path)).digest())
     return digest.hexdigest()
 
 
@@ -103,79 +146,67 @@ def sample(rows: Sequence[LabelledRow], limit: int | None, seed: int) -> list[La
 
 # What the main job asks for most gets the most rows; the rest is kept from being forgotten.
 _SHARES = {
-    "navigate_category": 0.34,
-    "navigate_skill": 0.20,
+    "navigate_category": 0.20,
+    "navigate_skill": 0.12,
     "contains_request": 0.13,
-    "urgency": 0.11,
     "interrupt": 0.09,
-    "answers": 0.06,
-    "read_next": 0.04,
-    "cover": 0.03,
+    "urgency": 0.08,
+    "read_next": 0.10,
+    "answers": 0.05,
+    "cover": 0.05,
+    "same_action": 0.04,
+    "predict": 0.04,
+    "triage": 0.04,
+    "noul": 0.03,
+    "choice": 0.02,
+    "score": 0.01,
 }
 
 
 def focus(rows: Sequence[LabelledRow], limit: int, seed: int) -> list[LabelledRow]:
-    """`limit` of the rows for a short run: by fixed shares of the phases, written in ASCII (so
-    English for the most part), and of the navigation two thirds in the shipped tree."""
-    chosen: list[LabelledRow] = []
-    plain = [row for row in rows if _input(row.decision.state).isascii()]
-    for phase, share in _SHARES.items():
-        count = round(share * limit)
-        of_phase = [row for row in plain if row.decision.phase == phase]
-        if phase.startswith("navigate"):
-            shipped = [row for row in of_phase if _is_shipped(row)]
-            chosen += sample(shipped, count * 2 // 3, seed)
-            of_phase = [row for row in of_phase if not _is_shipped(row)]
-            count -= min(count * 2 // 3, len(shipped))
-        chosen += sample(of_phase, count, seed)
-    return chosen
-
-
-def _is_shipped(row: LabelledRow) -> bool:
-    """Whether a row of navigation shows the tree, or a category, that SIA comes with."""
-    ids = {option.id for option in row.decision.options if not option.means_none}
-    return ids in _SHIPPED_LEVELS
-
-
-_SHIPPED_LEVELS = (
-    {"email", "files", "notes", "reminders", "response", "system"},
-    {"cancel", "list", "set"},
-    {"find", "organize"},
-    {"report", "stop"},
-    {"write"},
-    {"compose"},
-    {"reply"},
-)
+    """About `limit` of the rows for a short run, by fixed shares of the phases; a phase that has
+    fewer gives all it has."""
+    return [
+        row
+        for phase, share in _SHARES.items()
+        for row in sample(
+            [r for r in rows if r.decision.phase == phase], round(share * limit), seed
+        )
+    ]
 
 
 def split(rows: Sequence[LabelledRow]) -> tuple[list[LabelledRow], list[LabelledRow]]:
     """(training, held out): by a hash of the text, so that a text never changes sides."""
     sides: tuple[list[LabelledRow], list[LabelledRow]] = ([], [])
     for row in rows:
-        state = row.decision.state
-        text = state if isinstance(state, str) else _input(state)
-        sides[_hash(" ".join(text.casefold().split())) % _HELD_OUT == 0].append(row)
+        text = " ".join(main_text(row.decision.state).casefold().split())
+        sides[_hash(text) % _HELD_OUT == 0].append(row)
     return sides
+
+
+def main_text(state: object) -> str:
+    """What a row is about, which rows made from one text have in common."""
+    if not isinstance(state, Mapping):
+        return str(state)
+    return str(next((state[key] for key in _MAIN if key in state), dict(state)))
+
+
+_MAIN = ("concern", "input", "request")
 
 
 class _Builder:
     def __init__(self, data: Path, seed: int) -> None:
         self._data = data
         self._seed = seed
-        self._phases = _json(data / "questions-v1.json", _Questions).phases
+        self._phases = _json(shipped_data() / QUESTIONS, _Questions).phases
         self._tree = _json(data / "trees.json", dict[str, Category])
         self._shipped = list(self._tree)[:SHIPPED]
 
     def rows(self) -> Iterator[LabelledRow]:
         for where, (text, leaf) in self._lines("requests.tsv", 2):
             yield from self._navigate(where, text, leaf)
-        for where, (text, process, request, interrupt, urgency) in self._lines("inputs.tsv", 5):
-            state = {"current_process": process, "input": text}
-            yield self._fixed(where, "contains_request", state, request)
-            if interrupt != "-":
-                said = {"yes": "interrupt", "no": "defer"}.get(interrupt, interrupt)
-                yield self._fixed(where, "interrupt", state, said)
-            yield self._fixed(where, "urgency", state, urgency)
+        for where, fields in self._lines("inputs.tsv", 5):
+            yield from self._input(where, *fields)
         for where, (question, text, answer) in self._lines("answers.tsv", 3):
             yield self._fixed(where, "answers", {"question": question, "input": text}, answer)
         for where, choice in self._objects("choices.jsonl", _Choice):
@@ -184,6 +215,23 @@ class _Builder:
         for where, cover in self._objects("covers.jsonl", _Cover):
             state = {"input": cover.input, "skill": cover.skill}
             yield self._fixed(where, "cover", state, cover.answer)
+        for phase in ("same_action", "predict", "triage"):
+            for where, given in self._objects(f"{phase}.jsonl", _Given):
+                yield self._fixed(where, phase, given.state, given.answer)
+        for where, general in self._objects("general.jsonl", _General):
+            for number, question in enumerate(general.questions):
+                yield _general(f"{where}.{number}", general.state, question)
+
+    def _input(
+        self, where: str, text: str, process: str, request: str, interrupt: str, urgency: str
+    ) -> Iterator[LabelledRow]:
+        state = {"current_process": process, "input": text}
+        yield self._fixed(where, "contains_request", state, request)
+        if interrupt != "-":
+            yield self._fixed(where, "interrupt", state, interrupt)
+        # What interrupts is not queued: its urgency is read only where it is beyond dispute.
+        if request == "yes" and (interrupt != "interrupt" or urgency == "critical"):
+            yield self._fixed(where, "urgency", state, urgency)
 
     def _fixed(self, where: str, phase: str, state: dict[str, str], said: str) -> LabelledRow:
         """A row of a phase whose options are always the same."""
@@ -258,10 +306,20 @@ class _Builder:
                 yield f"{name}:{number}", line
 
 
+def _general(where: str, state: str, asked: _Noul | _OfNamed | _Score) -> LabelledRow:
+    """A question of any kind about a text, in the form that `semif serve` gives it."""
+    if isinstance(asked, _Noul):
+        return _row(where, "noul", state, asked.ask, {"yes": "Yes", "no": "No"}, asked.answer)
+    if isinstance(asked, _OfNamed):
+        return _row(where, "choice", state, asked.ask, asked.options, asked.answer)
+    levels = {str(i): level for i, level in enumerate(asked.levels)}
+    return _row(where, "score", state, asked.ask, levels, str(asked.answer))
+
+
 def _row(
     where: str,
     phase: str,
-    state: Mapping[str, str],
+    state: str | Mapping[str, str],
     question: str,
     options: Mapping[str, str],
     said: str,
@@ -269,16 +327,12 @@ def _row(
     value = {
         "id": f"{phase}:{where}",
         "phase": phase,
-        "state": dict(state),
+        "state": state if isinstance(state, str) else dict(state),
         "question": question,
         "options": [{"id": id_, "description": text} for id_, text in options.items()],
         "observed_outcome": said,
     }
     return LabelledRow.from_json(value, where)
-
-
-def _input(state: object) -> str:
-    return str(state.get("input", state)) if isinstance(state, Mapping) else str(state)
 
 
 def _hash(text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -10,7 +11,18 @@ import pytest
 
 from semif.errors import DecisionError, FileError
 from semif.export import LabelledRow
-from semif.rows import SHIPPED, build, data_sha256, focus, sample, shipped_data, split
+from semif.rows import (
+    SHIPPED,
+    build,
+    data_sha256,
+    focus,
+    golden,
+    golden_data,
+    main_text,
+    sample,
+    shipped_data,
+    split,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,8 +55,14 @@ def test_every_phase_has_rows_in_the_wording_of_sia(rows: list[LabelledRow]) -> 
         "navigate_skill",
         "read_next",
         "cover",
+        "same_action",
+        "predict",
+        "triage",
+        "noul",
+        "choice",
+        "score",
     }
-    assert min(phases.values()) >= 200
+    assert min(phases.values()) >= 150 and len(rows) >= 10_000
     assert len({row.decision.id for row in rows}) == len(rows)
     state = of(rows, "interrupt")[0].decision.state
     assert isinstance(state, dict) and list(state) == ["current_process", "input"]
@@ -97,8 +115,7 @@ def test_a_text_is_on_one_side(rows: list[LabelledRow]) -> None:
     assert 0.07 < len(held) / len(rows) < 0.13
 
     def texts(side: list[LabelledRow]) -> set[str]:
-        states = [row.decision.state for row in side]
-        return {" ".join(str(s["input"]).lower().split()) for s in states if isinstance(s, dict)}
+        return {" ".join(main_text(row.decision.state).casefold().split()) for row in side}
 
     assert not texts(taught) & texts(held)
 
@@ -139,7 +156,80 @@ def test_a_bad_file_is_named(copied: Path) -> None:
 def test_focus_draws_by_the_shares_of_the_main_job(rows: list[LabelledRow]) -> None:
     chosen = focus(rows, 1000, 0)
     counts = Counter(row.decision.phase for row in chosen)
-    assert counts["navigate_category"] == 340 and counts["contains_request"] == 130
+    assert counts["navigate_category"] == 200 and counts["contains_request"] == 130
     assert sum(counts.values()) == 1000
-    assert all(str(row.decision.state["input"]).isascii() for row in chosen)
     assert [row.decision.id for row in focus(rows, 1000, 0)] == [r.decision.id for r in chosen]
+
+
+# A change of the golden set makes every earlier figure incomparable.
+FROZEN = "d951d2ed13c9154d"
+
+
+def test_the_golden_set_is_frozen_and_covers_every_phase() -> None:
+    assert data_sha256(golden_data())[:16] == FROZEN
+    phases = Counter(row.decision.phase for row in golden())
+    general = phases["noul"] + phases["choice"] + phases["score"]
+    assert general >= 100 and len(golden()) >= 1000
+    assert min(count for phase, count in phases.items() if phase not in GENERAL) >= 100
+
+
+GENERAL = ("noul", "choice", "score")
+
+
+def grams(text: str) -> frozenset[str]:
+    text = " ".join(text.casefold().split())
+    return frozenset(text[i : i + 5] for i in range(max(1, len(text) - 4)))
+
+
+def texts(rows: list[LabelledRow]) -> list[str]:
+    """What rows are about, each text once; contrasts about one concern count with their facts."""
+    return list(dict.fromkeys(" ".join(row_text(row).split()) for row in rows))
+
+
+def row_text(row: LabelledRow) -> str:
+    state = row.decision.state
+    if isinstance(state, dict) and "input" not in state:
+        return " ".join(str(value) for value in state.values())
+    return main_text(state)
+
+
+def closest(text: str, index: dict[str, list[int]], sets: list[frozenset[str]]) -> float:
+    """The largest Jaccard index of the 5-grams of a text with those of an indexed one."""
+    own = grams(text)
+    shared = Counter(i for gram in own for i in index.get(gram, ()))
+    return max((n / (len(own) + len(sets[i]) - n) for i, n in shared.items()), default=0.0)
+
+
+def test_texts_are_written_not_templated_and_the_golden_ones_are_apart(
+    rows: list[LabelledRow],
+) -> None:
+    sets: list[frozenset[str]] = []
+    index: dict[str, list[int]] = {}
+
+    def add(text: str) -> None:
+        for gram in grams(text):
+            index.setdefault(gram, []).append(len(sets))
+        sets.append(grams(text))
+
+    for text in texts(golden()):
+        add(text)
+    written = texts(rows)
+    assert [text for text in written if closest(text, index, sets) >= 0.6] == []
+    index.clear()
+    sets.clear()
+    near = []
+    for text in written:
+        if closest(text, index, sets) >= 0.7:
+            near.append(text)
+        add(text)
+    assert near == []
+    patterns = Counter(pattern(text) for text in written)
+    assert [found for found, count in patterns.items() if count > 3] == []
+
+
+def pattern(text: str) -> str:
+    """A text with its numbers and names left out."""
+    return " ".join(
+        "0" if re.search(r"\d", word) else "N" if i and word[0].isupper() else word.casefold()
+        for i, word in enumerate(text.split())
+    )
