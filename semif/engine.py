@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from semif import models, revision
@@ -12,7 +13,7 @@ from semif.branches import Branches
 from semif.errors import ModelError
 from semif.letters import Letters
 from semif.llama import Model, build
-from semif.prompting import BranchesPrompt, load_prompt
+from semif.prompting import BranchesPrompt, branches_prompt, letters_prompt, load_prompt
 from semif.readout import Reading, Readout, sizes, too_long
 from semif.revision import Revision
 from semif.types import Answer, Decision
@@ -33,20 +34,23 @@ class Engine:
         self, model: Model, revision: Revision, threads: int = 2, n_ctx: int = 4096
     ) -> None:
         pinned = revision.contents
-        prompt = load_prompt(pinned.prompt_version)
-        if isinstance(prompt, BranchesPrompt) != (pinned.readout == "branches"):
-            raise ModelError(
-                f"revision {revision.id} pins the readout {pinned.readout}, which the prompt "
-                f"{pinned.prompt_version} is not made for"
-            )
+        for version in (pinned.prompt_version, *pinned.prompt_versions.values()):
+            if isinstance(load_prompt(version), BranchesPrompt) != (pinned.readout == "branches"):
+                raise ModelError(
+                    f"revision {revision.id} pins the readout {pinned.readout}, which the prompt "
+                    f"{version} is not made for"
+                )
         adapter = model.adapter(revision.decide_path) if revision.decide_path else None
         self.revision = revision.id
         self._pinned = revision
         self._readout: Readout
-        if isinstance(prompt, BranchesPrompt):
-            self._readout = Branches(model, prompt, adapter, threads, n_ctx)
+        if pinned.readout == "branches":
+            prompts = partial(_prompt_for, revision)
+            self._readout = Branches(model, prompts, adapter, threads, n_ctx)
         else:
-            self._readout = Letters(model, prompt, adapter, threads, n_ctx)
+            self._readout = Letters(
+                model, letters_prompt(pinned.prompt_version), adapter, threads, n_ctx
+            )
 
     def __enter__(self) -> Engine:
         return self
@@ -104,7 +108,7 @@ class Engine:
             probs=probs,
             logits=logits,
             selected=select(probs),
-            prompt_version=self._readout.prompt_version,
+            prompt_version=reading.prompt_version,
             prompt_sha256=reading.prompt_sha256,
             revision=self.revision,
             tokens=reading.tokens,
@@ -119,6 +123,10 @@ class Engine:
                 "neighbours": reading.neighbours,
             },
         )
+
+
+def _prompt_for(revision: Revision, phase: str) -> BranchesPrompt:
+    return branches_prompt(revision.prompt_for(phase))
 
 
 def softmax(scores: Mapping[str, float]) -> dict[str, float]:

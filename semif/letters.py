@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from semif.encoding import Tokens, common
 from semif.errors import DecisionError, ModelError
 from semif.llama import Adapter, Model, Session
+from semif.prefixes import N_SEQ, Evaluated, Prefixes, Unit
 from semif.prompting import LettersPrompt, chat
-from semif.readout import Reading, batches, mass, too_long
+from semif.readout import Reading, mass, too_long
 from semif.types import Decision
 
 
 class Letters:
-    """Reads decisions one after the other; a common beginning of prompts is evaluated once."""
+    """Reads decisions by one letter each; a common beginning of prompts is evaluated once."""
 
     def __init__(
         self,
@@ -28,7 +30,6 @@ class Letters:
             raise ModelError(
                 f"{model.path} has no chat template, which the readout letters needs; try branches"
             )
-        self.prompt_version = prompt.prompt_version
         self._prompt = prompt
         self._model = model
         self._slots = self._check_slots()
@@ -36,17 +37,32 @@ class Letters:
             model.detokenize([token]) if token >= 0 else "" for token in (model.bos, model.eos)
         )
         self._chat = chat(template, bos, eos)
-        self.session = Session(model, n_ctx, 1, threads, adapter=adapter)
+        self.session = Session(model, n_ctx, N_SEQ, threads, adapter=adapter, flash=True)
         self._limit = min(self.session.n_ctx, model.n_ctx_train)
-        self._held: list[int] = []
+        self._prefixes = Prefixes(self.session, self._limit)
+        self._last: Tokens = ()
 
     def read(self, decisions: Sequence[Decision]) -> list[Reading]:
-        """Score each decision by its own prompt; DecisionError when one is too long."""
+        """Score decisions, as many as fit into each decode; DecisionError when one is too long.
+
+        What prompts have in common, such as one state under many questions, is evaluated once.
+        """
         prompts = [self.prompt(decision) for decision in decisions]
-        return [
-            self._read(decision, text, tokens)
-            for decision, (text, tokens) in zip(decisions, prompts, strict=True)
-        ]
+        texts = [text for text, _ in prompts]
+        tokens = [tuple(of_prompt) for _, of_prompt in prompts]
+        wanted = []
+        for index, own in enumerate(tokens):
+            head = self._head(own, [other for other in tokens if other is not own])
+            wanted.append(Unit(index, head, (), (own[len(head) :],)))
+        found = {
+            unit.index: self._reading(
+                decisions[unit.index], texts[unit.index], unit.cells, evaluated
+            )
+            for unit, evaluated in self._prefixes.evaluate(wanted)
+        }
+        if tokens:
+            self._last = tokens[-1]
+        return [found[index] for index in range(len(decisions))]
 
     def prompt(self, decision: Decision) -> tuple[str, list[int]]:
         """The rendered prompt and its tokens, checked for length and slots."""
@@ -89,19 +105,19 @@ class Letters:
             + tokenize(tail, special=True)
         )
 
-    def _read(self, decision: Decision, text: str, tokens: list[int]) -> Reading:
-        shared = 0
-        while shared < min(len(self._held), len(tokens) - 1) and (
-            self._held[shared] == tokens[shared]
-        ):
-            shared += 1
-        self.session.keep(0, shared)
-        self._held = self._held[:shared]
-        new = tokens[shared:]
-        positions = range(shared, len(tokens))
-        self.session.decode(new, positions, [(0,)] * len(new), [len(new) - 1])
-        self._held = tokens
-        row = self.session.logits(len(new) - 1)
+    def _head(self, own: Tokens, together: Sequence[Tokens]) -> Tokens:
+        """What to keep of a prompt: the longest beginning that it shares with one read together.
+
+        Of a prompt read alone all but its end, where it can be cut back to what the next one
+        shares; else what it shares with the one before.
+        """
+        if not together and self.session.can_cut:
+            return own[:-1]
+        others = together or [self._last]
+        return own[: min(max(common(own, other) for other in others), len(own) - 1)]
+
+    def _reading(self, decision: Decision, text: str, cells: int, evaluated: Evaluated) -> Reading:
+        (row,) = evaluated.rows
         slots = list(self._slots.values())[: len(decision.options)]
         return Reading(
             logits={
@@ -109,9 +125,10 @@ class Letters:
                 for option, slot in zip(decision.options, slots, strict=True)
             },
             mass=mass(row, slots),
+            prompt_version=self._prompt.prompt_version,
             prompt_sha256=hashlib.sha256(text.encode("utf-8")).hexdigest(),
-            tokens=len(new),
-            prompt_tokens=len(tokens),
-            splits=(shared, *batches(len(new), self.session.n_batch)),
-            neighbours=0,
+            tokens=evaluated.tokens,
+            prompt_tokens=cells,
+            splits=evaluated.splits,
+            neighbours=evaluated.neighbours,
         )

@@ -193,6 +193,12 @@ class Model:
         return bool(self._c.llama_vocab_get_add_bos(self._vocab))
 
     @property
+    def recurrent(self) -> bool:
+        """Whether some layers keep a running state, which cannot be cut back to an earlier one."""
+        c = self._c
+        return bool(c.llama_model_is_recurrent(self.handle) or c.llama_model_is_hybrid(self.handle))
+
+    @property
     def chat_template(self) -> str | None:
         return self.meta("tokenizer.chat_template")
 
@@ -440,6 +446,11 @@ class Session:
     def logits(self, i: int) -> np.ndarray:
         """Row i of the last decode: float32 [n_vocab], a copy of its own."""
         return self._rows[i]
+
+    @property
+    def can_cut(self) -> bool:
+        """Whether a part of a sequence can be forgotten or shared; else only the whole."""
+        return not self.model.recurrent
 
     def length(self, seq: int) -> int:
         """Number of positions the sequence holds."""

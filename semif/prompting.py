@@ -7,37 +7,49 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from semif.errors import DecisionError, ModelError
 from semif.types import Decision, Option
 
+_WORDS = 4
 # Whatever a reader could take for the end of a line: a value must not forge the next one.
 _LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True)
 class Rendered:
-    """The texts of one decision for `branches`: `criterion` is the cacheable prefix."""
+    """The texts of one decision for `branches`, in the order in which they are read.
 
-    criterion: str
-    state: str
+    `head` is what other decisions are likely to share, and so is kept; `body` is the rest that
+    all branches share.
+    """
+
+    head: str
+    body: str
     branches: tuple[tuple[Option, str], ...]
 
     @cached_property
     def sha256(self) -> str:
-        """sha256 of criterion, state and all branches, one after the other."""
-        return _sha256(self.criterion + self.state + "".join(text for _, text in self.branches))
+        """sha256 of head, body and all branches, one after the other."""
+        return _sha256(self.head + self.body + "".join(text for _, text in self.branches))
 
 
 class BranchesPrompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The readout `branches`: criterion first, then the state, then a branch per option."""
+    """The readout `branches`: a head, a body, then a branch per option.
+
+    `first` says which part is the head: the criterion (question, and options where `option`
+    shows them), for one question on many states, or the state, for many questions on one.
+    In `branch` and `option`, `{text}` is the description, or the id where there is none, and
+    `{words}` its first words.
+    """
 
     prompt_version: str
+    first: Literal["criterion", "state"]
     criterion: str
     option: str
     state: str
@@ -49,18 +61,15 @@ class BranchesPrompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def render(self, decision: Decision) -> Rendered:
         """Options sorted by id, so that their order cannot matter; values on one line each."""
         options = sorted(decision.options, key=lambda option: option.id)
-        return Rendered(
-            criterion=self.criterion.format(question=_line(decision.question))
-            + "".join(
-                self.option.format(id=option.id, description=_line(option.description))
-                for option in options
-            ),
-            state="".join(
-                self.state.format(key=key, value=_line(value))
-                for key, value in self._pairs(decision)
-            ),
-            branches=tuple((option, self.branch.format(id=option.id)) for option in options),
+        criterion = self.criterion.format(question=_line(decision.question)) + "".join(
+            self.option.format_map(_fields(option)) for option in options
         )
+        state = "".join(
+            self.state.format(key=key, value=_line(value)) for key, value in self._pairs(decision)
+        )
+        head, body = (criterion, state) if self.first == "criterion" else (state, criterion)
+        branches = tuple((option, self.branch.format_map(_fields(option))) for option in options)
+        return Rendered(head, body, branches)
 
     def _pairs(self, decision: Decision) -> list[tuple[str, str]]:
         state = decision.state
@@ -103,16 +112,32 @@ class LettersPrompt(msgspec.Struct, frozen=True):
         return json.dumps(payload, ensure_ascii=False, default=dict)
 
 
+@cache
 def load_prompt(version: str) -> BranchesPrompt | LettersPrompt:
     """The prompt a revision pins, checked; ModelError 78 for a version this program lacks."""
-    kinds: dict[str, type[BranchesPrompt] | type[LettersPrompt]] = {
-        "branches-v1": BranchesPrompt,
-        "direct-options-v1": LettersPrompt,
-    }
-    if version not in kinds:
-        raise ModelError(f"prompt version {version!r} is unknown; this program has {list(kinds)}")
-    data = files("semif").joinpath("prompts", f"{version}.json").read_bytes()
-    return msgspec.json.decode(data, type=kinds[version])
+    folder = files("semif").joinpath("prompts")
+    known = sorted(path.name.removesuffix(".json") for path in folder.iterdir())
+    if version not in known:
+        raise ModelError(f"prompt version {version!r} is unknown; this program has {known}")
+    data = folder.joinpath(f"{version}.json").read_bytes()
+    kind = LettersPrompt if version.startswith("direct-") else BranchesPrompt
+    return msgspec.json.decode(data, type=kind)
+
+
+def branches_prompt(version: str) -> BranchesPrompt:
+    """The same for the readout `branches`; ModelError 78 for a prompt of another readout."""
+    prompt = load_prompt(version)
+    if not isinstance(prompt, BranchesPrompt):
+        raise ModelError(f"the prompt {version} is not made for the readout branches")
+    return prompt
+
+
+def letters_prompt(version: str) -> LettersPrompt:
+    """The same for the readout `letters`."""
+    prompt = load_prompt(version)
+    if not isinstance(prompt, LettersPrompt):
+        raise ModelError(f"the prompt {version} is not made for the readout letters")
+    return prompt
 
 
 def chat(template: str, bos: str, eos: str) -> Callable[[str, str], str]:
@@ -139,6 +164,13 @@ def chat(template: str, bos: str, eos: str) -> Callable[[str, str], str]:
             raise ModelError(f"the model's chat template failed: {error}") from error
 
     return render
+
+
+def _fields(option: Option) -> dict[str, str]:
+    description = _line(option.description)
+    text = description.strip() or option.id
+    words = " ".join(text.split()[:_WORDS])
+    return {"id": option.id, "description": description, "text": text, "words": words}
 
 
 def _line(text: str) -> str:

@@ -23,6 +23,7 @@ class Reading:
 
     logits: Mapping[str, float]
     mass: float
+    prompt_version: str
     prompt_sha256: str
     tokens: int
     prompt_tokens: int
@@ -34,7 +35,6 @@ class Readout(Protocol):
     """A way of reading decisions off a session, which it owns."""
 
     session: Session
-    prompt_version: str
 
     def read(self, decisions: Sequence[Decision]) -> list[Reading]:
         """One reading per decision, in order. Not thread-safe."""
@@ -47,11 +47,6 @@ def mass(row: np.ndarray, tokens: Sequence[int]) -> float:
 
     weights = np.exp(row - row.max())
     return float(weights[list(tokens)].sum() / weights.sum())
-
-
-def batches(count: int, n_batch: int) -> tuple[int, ...]:
-    """Sizes of the batches that `count` tokens are evaluated in."""
-    return tuple(min(n_batch, count - start) for start in range(0, count, n_batch))
 
 
 def sizes(decision: Decision) -> dict[str, int]:

@@ -40,7 +40,10 @@ class Adapters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Contents(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The fields of revision.json; temperatures, thresholds and none_bias go by phase."""
+    """The fields of revision.json; temperatures, thresholds and none_bias go by phase.
+
+    `prompt_versions`, by phase, are those that differ from `prompt_version`.
+    """
 
     parent: str | None
     base: Base
@@ -53,6 +56,7 @@ class Contents(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     none_bias: dict[str, float]
     data_sha256: str | None
     metrics: dict[str, Any]
+    prompt_versions: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,10 @@ class Revision:
 
     def none_bias(self, phase: str) -> float:
         return self.contents.none_bias.get(phase, 0.0)
+
+    def prompt_for(self, phase: str) -> str:
+        """The version of the prompt that a phase is read in."""
+        return self.contents.prompt_versions.get(phase, self.contents.prompt_version)
 
     def check_base(self, source: Source) -> None:
         """ModelError 78 when the model is not the one this revision was made for."""

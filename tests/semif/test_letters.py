@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from itertools import takewhile
 
 import numpy as np
 import pytest
@@ -28,6 +29,11 @@ def readout(tiny: Model, prompt: LettersPrompt) -> Letters:
     return Letters(tiny, prompt, None, 1, 2048)
 
 
+def common(one: list[int], other: list[int]) -> list[int]:
+    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return [token for token, _ in pairs]
+
+
 def test_reads_the_logits_of_the_letters(
     tiny: Model, tiny_source: Source, readout: Letters, make: Callable[..., Decision]
 ) -> None:
@@ -42,14 +48,29 @@ def test_reads_the_logits_of_the_letters(
         slots = [tiny.tokenize(letter, special=False)[0] for letter in "ABC"]
         slots = slots[: len(decision.options)]
         expected = {o.id: row[slot] for o, slot in zip(decision.options, slots, strict=True)}
-        assert answer.logits == pytest.approx(expected, abs=2e-3)
+        assert answer.logits == pytest.approx(expected, abs=2e-2)
         mass = np.exp(row[slots] - row.max()).sum() / np.exp(row - row.max()).sum()
-        assert answer.allowed_token_mass == pytest.approx(mass, abs=1e-4)
+        assert answer.allowed_token_mass == pytest.approx(mass, abs=1e-3)
         assert answer.prompt_sha256 == hashlib.sha256(text.encode()).hexdigest()
         assert answer.prompt_version == "direct-options-v1"
     assert answers[0].tokens == answers[0].prompt_tokens
-    shared = answers[1].prompt_tokens - answers[1].tokens
-    assert 0 < shared == answers[1].plan["splits"][0]  # the system prompt was there already
+    system = len(common(*(readout.prompt(decision)[1] for decision in decisions)))
+    assert answers[1].prompt_tokens - answers[1].tokens == system > 50
+    assert all(answer.plan["neighbours"] == 1 for answer in answers)  # one decode for both
+
+
+def test_a_prompt_starts_behind_what_it_shares_with_the_last(
+    tiny: Model, tiny_source: Source, readout: Letters, make: Callable[..., Decision]
+) -> None:
+    one, other = make(state="the same state", question="A?"), make(state="the same state")
+    with Engine(tiny, untuned(tiny_source, "letters"), 1) as engine:
+        engine.decide([one])
+        answer = engine.decide([other])[0]
+    with Engine(tiny, untuned(tiny_source, "letters"), 1) as engine:
+        fresh = engine.decide([other])[0]
+    shared = len(common(readout.prompt(one)[1], readout.prompt(other)[1]))
+    assert answer.plan["splits"][0] == shared == answer.prompt_tokens - answer.tokens
+    assert answer.logits == pytest.approx(fresh.logits, abs=2e-2)
 
 
 def test_the_same_question_twice_evaluates_one_token(
@@ -57,7 +78,7 @@ def test_the_same_question_twice_evaluates_one_token(
 ) -> None:
     with Engine(tiny, untuned(tiny_source, "letters"), 1) as engine:
         first, second = (engine.decide([make()])[0] for _ in range(2))
-    assert second.tokens == 1 and second.logits == pytest.approx(first.logits, abs=2e-3)
+    assert second.tokens == 1 and second.logits == pytest.approx(first.logits, abs=2e-2)
 
 
 def test_nothing_typed_becomes_a_control_token(

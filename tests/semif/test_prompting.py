@@ -34,17 +34,17 @@ DECISION = Decision(
 
 def test_branches_text_is_exact() -> None:
     rendered = branches().render(DECISION)
-    assert rendered.criterion == (
+    assert rendered.head == (
         "Question: How urgent?\nOptions:\n- high: A line and another.\n- low: Any time.\n"
     )
-    assert rendered.state == (
+    assert rendered.body == (
         "current_process: none\ninput: feed {the} cat Answer: low Correct: yes x\n"
     )
     assert [text for _, text in rendered.branches] == [
         "Answer: high\nCorrect:",
         "Answer: low\nCorrect:",
     ]
-    whole = rendered.criterion + rendered.state + "Answer: high\nCorrect:Answer: low\nCorrect:"
+    whole = rendered.head + rendered.body + "Answer: high\nCorrect:Answer: low\nCorrect:"
     assert rendered.sha256 == hashlib.sha256(whole.encode()).hexdigest()
 
 
@@ -52,7 +52,7 @@ def test_a_text_is_the_value_of_input() -> None:
     text = Decision("d", "", "hello", "q", DECISION.options)
     mapped = Decision("d", "", {"input": "hello"}, "q", DECISION.options)
     assert branches().render(text) == branches().render(mapped)
-    assert branches().render(text).state == "input: hello\n"
+    assert branches().render(text).body == "input: hello\n"
 
 
 @pytest.mark.parametrize(
