@@ -19,7 +19,7 @@ from semif.errors import DecisionError
 from semif.log import Label
 from semif.types import Decider, Decision, Option
 from sia.events import Asked, Ended, Notice
-from sia.generator.types import Generator, GeneratorError, Part
+from sia.generator.types import Generator, GeneratorError, Unfit
 from sia.home import Home
 from sia.questions import View, state
 from sia.redact import redact
@@ -33,13 +33,6 @@ from sia.store import Run, Store
 from sia.turn import Result, Turn
 
 VERIFY_SECONDS = 10.0
-WRITING = {
-    "message": "Write the message this asks for, in the first person. Only the message.",
-    "judge": "Say in one sentence whether this succeeded.",
-    "name": "Give a short name for this. Only the name.",
-    "summarise": "Summarise this in two sentences.",
-    "report": "Say this in one sentence.",
-}
 
 
 @dataclass
@@ -189,13 +182,13 @@ class Calls:
             return getattr(self, f"_{method}")(ordinal, **args)
         stored = self._runs.store.result(self._run.id, self._action, ordinal)
         if stored is not None and stored[0] == method:
-            return stored[2]
+            return _opened(method, stored[2])
         handler = getattr(self, f"_call_{method}", None)
         if handler is None:
             raise Failed(f"unknown call {method}")
         value = handler(ordinal, **args)
         self.results.append(Result(self._action, ordinal, method, value))
-        return value
+        return _opened(method, value)
 
     # words
 
@@ -255,18 +248,21 @@ class Calls:
             self._turn.decided.append((answer, self._run.id))
         return answer.selected
 
-    def _call_generate(self, ordinal: int, task: str, text: str, max_tokens: int) -> str:
+    def _call_generate(self, ordinal: int, task: str, fields: dict[str, str]) -> dict[str, Any]:
+        """A refusal is kept like a text: what the person was then asked must stay the answer."""
         generator = self._runs.generator
         if task not in generator.proven:
-            raise Unproven(f"the generator {generator.name} is not proven for {task}")
-        parts = [Part("system", WRITING.get(task, task)), Part("user", redact(text))]
+            return {"unproven": f"the generator {generator.name} is not proven for {task}"}
+        seen = {name: redact(text) for name, text in fields.items()}
         try:
-            reply = generator.write(parts, max_tokens=max_tokens, cancel=self.cancel)
+            value = generator.compose(task, seen, cancel=self.cancel)
+        except Unfit as error:
+            return {"unproven": str(error)}
         except GeneratorError as error:
             raise Failed(str(error), "environment") from error
-        if reply.finish != "stop":
-            raise Failed(f"the text came to no end within {max_tokens} tokens", "text")
-        return reply.text.strip()
+        if value is None:
+            raise Failed("the writing was interrupted", "environment")
+        return {"written": value}
 
     # effects
 
@@ -360,6 +356,15 @@ class Calls:
             self._turn.after.append(Notice(f"cancelled: {run.text}"))
             self._turn.after.append(Ended(run.id, "cancelled"))
         return texts
+
+
+def _opened(method: str, value: Any) -> Any:
+    """What a call gives back, of what is kept of it; raises Unproven for a refusal."""
+    if method != "generate":
+        return value
+    if "unproven" in value:
+        raise Unproven(value["unproven"])
+    return value["written"]
 
 
 def state_of(run: Run) -> dict[str, str]:

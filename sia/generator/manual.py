@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from sia.generator.types import TASKS, Finish, Part, Reply
 
@@ -48,6 +49,14 @@ class ManualGenerator:
     ) -> Reply:
         """What the person typed, unchanged."""
         return self._ask(parts, cancel)
+
+    def compose(
+        self, task: str, fields: Mapping[str, str], *, cancel: threading.Event
+    ) -> str | dict[str, Any] | None:
+        """What the person typed, where it has the task's form; a person may add facts."""
+        from sia.generator import writing
+
+        return writing.read(task, self._ask(writing.parts(task, fields), cancel))
 
     def close(self) -> None:
         """Nothing is held."""

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import msgspec
 
+from semif.remote import BUSY, checked_host, is_loopback, is_token, retry_after, words
+from semif.systemone import one_line
 from sia.errors import ConfigError
 from sia.generator.grammar import core_action
 from sia.generator.types import Finish, GeneratorError, GeneratorUnavailable, Part, Reply
@@ -24,11 +21,11 @@ if TYPE_CHECKING:
     import httpx2
 
 TRIES = 3  # of a request that the server was too busy for
-BUSY = frozenset({429, 500, 502, 503, 504})
 BACKOFF_SECONDS = 0.5  # before the second try, and twice that before the third
 LONGEST_WAIT = 60.0  # seconds between tries; a server that asks for more is reported instead
 CONNECT_SECONDS = 10.0
 LOOK_AT_CANCEL_SECONDS = 0.05
+REMOTE_TOKENS = 4  # times the budget of a writing task: another tokenizer may need more
 LONGEST_TEXT = 1_000_000  # characters; a server that goes on has forgotten max_tokens
 
 
@@ -101,13 +98,16 @@ class RemoteGenerator:
         max_tokens: int = 1024,
         insecure: bool = False,
     ) -> None:
-        host = _checked_host(url, insecure)
-        if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable()):
+        try:
+            host = checked_host(url, insecure)
+        except ValueError as error:
+            raise ConfigError(f"the generator's {error}") from error
+        if api_key is not None and not is_token(api_key):
             raise ConfigError("the generator's API key is empty or has characters no key has")
         self.name = model
         self.proven = proven
         self._url = url.rstrip("/") + "/chat/completions"
-        self._to_loopback = _is_loopback(host)
+        self._to_loopback = is_loopback(host)
         self._key = api_key
         self._timeout = timeout
         self._grammar = grammar
@@ -138,6 +138,23 @@ class RemoteGenerator:
     ) -> Reply:
         """Free text; a server without grammars is not held to one."""
         return self._ask(parts, max_tokens, cancel, grammar)
+
+    def compose(
+        self, task: str, fields: Mapping[str, str], *, cancel: threading.Event
+    ) -> str | dict[str, Any] | None:
+        """A writing task; see ``Generator.compose``."""
+        from semif.writing import grammar
+        from sia.generator import writing
+
+        known = writing.task(task)
+        reply = self.write(
+            writing.parts(task, fields),
+            max_tokens=REMOTE_TOKENS * known.max_tokens,
+            cancel=cancel,
+            grammar=grammar.of(known),
+        )
+        value = writing.read(task, reply)
+        return None if value is None else writing.checked(task, fields, value)
 
     def close(self) -> None:
         """Drop the connection, and a request that was interrupted on it."""
@@ -226,7 +243,7 @@ class RemoteGenerator:
         assert self._client is not None
         async with self._client.stream("POST", self._url, json=body) as response:
             if response.status_code != 200:
-                wait = _retry_after(response.headers.get("retry-after", ""))
+                wait = retry_after(response.headers.get("retry-after", ""))
                 if response.status_code not in BUSY or last or wait > LONGEST_WAIT:
                     raise await self._refusal(response)
                 return wait
@@ -249,7 +266,7 @@ class RemoteGenerator:
         except (msgspec.DecodeError, RecursionError) as error:
             raise self._fault(f"sent what is no part of a chat completion: {data}") from error
         if event.error is not None:
-            raise self._fault(f"reports: {_words(data)}", GeneratorUnavailable)
+            raise self._fault(f"reports: {words(data)}", GeneratorUnavailable)
         return event
 
     async def _refusal(self, response: httpx2.Response) -> GeneratorError:
@@ -260,17 +277,17 @@ class RemoteGenerator:
             if len(content) > 10_000:
                 break
         status = response.status_code
-        words = _words(content.decode("utf-8", "replace"))
+        said = words(content.decode("utf-8", "replace"))
         if status in BUSY:
             after = response.headers.get("retry-after")
             hint = f", asking to be left alone for {after}" if after else ""
-            return self._fault(f"answered {status}{hint}: {words}", GeneratorUnavailable)
+            return self._fault(f"answered {status}{hint}: {said}", GeneratorUnavailable)
         hints = {
             401: "; check the API key",
             403: "; check the API key",
             404: f"; is there a model {self.name!r}, and should the url end in /v1?",
         }
-        return self._fault(f"answered {status}{hints.get(status, '')}: {words}")
+        return self._fault(f"answered {status}{hints.get(status, '')}: {said}")
 
     def _broken(self, error: httpx2.RequestError, stream: _Stream) -> GeneratorError:
         """The error for a connection that failed."""
@@ -293,8 +310,7 @@ class RemoteGenerator:
         line = f"generator {self._url} {what}"
         if self._key:
             line = line.replace(self._key, "***")
-        line = "".join(c if c.isprintable() else " " for c in line)
-        return kind(line if len(line) <= 400 else line[:400] + "…")
+        return kind(one_line(line))
 
 
 async def _unless(cancel: threading.Event, work: Coroutine[Any, Any, None]) -> None:
@@ -309,50 +325,3 @@ async def _unless(cancel: threading.Event, work: Coroutine[Any, Any, None]) -> N
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-def _checked_host(url: str, insecure: bool) -> str:
-    """The host of the server's url; ConfigError when the url is none, or gives secrets away."""
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise ConfigError(f"the generator's url {url!r} is none: {error}") from error
-    if parts.username is not None or parts.query or parts.fragment:
-        raise ConfigError("the generator's url must have no password, ? or #; give the key apart")
-    if parts.scheme not in ("http", "https") or not host:
-        raise ConfigError(f"the generator's url {url!r} must begin with https:// or http://")
-    if parts.scheme == "http" and not insecure and not _is_loopback(host):
-        raise ConfigError(
-            f"{url} would send everything readable over the network; use https, or say "
-            "insecure = true if that is meant"
-        )
-    return host
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _retry_after(value: str) -> float:
-    """Seconds of a Retry-After header, which holds seconds or a date; 0 when it holds neither."""
-    if value.isdecimal():
-        return float(value)
-    try:
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):  # TypeError: a date without a zone
-        return 0.0
-
-
-def _words(content: str) -> str:
-    """What a server says in an error: its message when there is one, else all of it."""
-    try:
-        said = json.loads(content)
-    except (ValueError, RecursionError):
-        return content
-    for key in ("error", "detail", "message"):
-        said = said.get(key, said) if isinstance(said, dict) else said
-    return str(said)

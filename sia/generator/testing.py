@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sia.generator.types import TASKS, GeneratorError, Part, Reply
 
@@ -14,7 +15,7 @@ Scripted = str | Callable[[Sequence[Part], threading.Event], str | None]
 
 @dataclass(frozen=True)
 class Call:
-    """One request to the generator: kind is ``reply`` (with ids) or ``write``."""
+    """One request to the generator: kind is ``reply`` (with ids), ``write`` or ``compose``."""
 
     kind: str
     parts: tuple[Part, ...]
@@ -22,7 +23,7 @@ class Call:
 
 
 class ScriptedGenerator:
-    """Gives the replies in order, for ``reply`` and ``write`` alike, and keeps every call."""
+    """Gives the replies in order, whatever is called, and keeps every call."""
 
     name = "scripted"
 
@@ -55,6 +56,16 @@ class ScriptedGenerator:
     ) -> Reply:
         """The next reply, unchanged."""
         return self._next(Call("write", tuple(parts)), cancel)
+
+    def compose(
+        self, task: str, fields: Mapping[str, str], *, cancel: threading.Event
+    ) -> str | dict[str, Any] | None:
+        """The next reply, checked as that of a model is."""
+        from sia.generator import writing
+
+        parts = writing.parts(task, fields)
+        value = writing.read(task, self._next(Call("compose", tuple(parts)), cancel))
+        return None if value is None else writing.checked(task, fields, value)
 
     def close(self) -> None:
         """Nothing is held."""

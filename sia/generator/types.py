@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from sia.errors import SiaError, Unavailable
 
 Finish = Literal["stop", "length", "cancelled"]
 
-# act: answer a turn with a core action; the others: write a text.
-TASKS = frozenset({"act", "message", "judge", "name", "summarise", "report"})
+# act: answer a turn with a core action; the others: write a text (see semif.writing).
+TASKS = frozenset({"act", "message", "judge", "name", "summarise", "report", "rewrite"})
 
 
 class GeneratorError(SiaError):
     """The generator cannot answer this: the message says why and what to change."""
+
+
+class Unfit(GeneratorError):
+    """What was written must not be used: it is malformed, or loses or invents facts."""
 
 
 class GeneratorUnavailable(GeneratorError, Unavailable):
@@ -83,6 +87,15 @@ class Generator(Protocol):
         grammar: str | None = None,
     ) -> Reply:
         """Free text for a writing task, held to grammar (GBNF, rule ``root``) where possible."""
+
+    def compose(
+        self, task: str, fields: Mapping[str, str], *, cancel: threading.Event
+    ) -> str | dict[str, Any] | None:
+        """The text of a writing task, or its object (judge, name); None: cancelled.
+
+        fields: the task's, by name (semif/writing). Raises Unfit when the text does not pass the
+        check of its form and facts, GeneratorError.
+        """
 
     def close(self) -> None:
         """Free what is held; no call may follow."""

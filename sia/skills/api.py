@@ -36,7 +36,7 @@ class Finished(Exception):
 
 
 class Unproven(Exception):
-    """``ctx.generate``: the generator is not proven for this task; use code or ask."""
+    """``ctx.generate``: not proven for this task, or not fit this time; use code or ask."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,14 @@ class Ctx(Protocol):
         ``none``. A single option is no decision and comes back as it is.
         """
 
-    def generate(self, task: str, text: str, max_tokens: int = 200) -> str:
-        """Write text for task (message | judge | name | summarise | report); raises Unproven."""
+    def generate(self, task: str, fields: Mapping[str, str]) -> Any:
+        """Write: a text, or an object for judge and name.
+
+        fields by task: message (to, request), judge (request, skill, before, after, output), name
+        (requests), report (facts), summarise (lines), rewrite (request, change). Raises Unproven
+        where the generator is not proven for the task, and where what it wrote does not pass the
+        check (malformed, a fact lost or invented): use code or ask.
+        """
 
     def say(self, text: str) -> None:
         """Show text to the person."""

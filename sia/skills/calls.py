@@ -211,8 +211,9 @@ class CallCtx:
         # One option is sent too: at the next entry there may be two, and the first choice holds.
         return self._call("choose", question=_shown(question), options=pairs, state=seen, none=none)
 
-    def generate(self, task: str, text: str, max_tokens: int = 200) -> str:
-        return self._call("generate", task=task, text=_shown(text), max_tokens=max_tokens)
+    def generate(self, task: str, fields: Mapping[str, str]) -> Any:
+        shown = {name: _shown(text) for name, text in fields.items()}
+        return self._call("generate", task=task, fields=shown)
 
     def say(self, text: str) -> None:
         self._call("say", text=_shown(text))

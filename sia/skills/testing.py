@@ -32,7 +32,7 @@ from sia.skills.manifest import parse_skill
 
 Answers = Sequence[str] | Callable[[str, Sequence[str] | None], str]
 Choices = Sequence[str] | Callable[[str, Sequence[tuple[str, str]]], str]
-Proven = Iterable[str] | Mapping[str, Callable[[str], str]]
+Proven = Iterable[str] | Mapping[str, Callable[[Mapping[str, str]], Any]]
 
 
 class Cut(BaseException):
@@ -63,13 +63,18 @@ class _Script:
         return self.source[self.used - 1]
 
 
+def _joined(fields: Mapping[str, str]) -> str:
+    return " ".join(fields.values())
+
+
 class FakeCtx(CallCtx):
     """The agent as a skill sees it, scripted.
 
     answers: for ``ask`` and ``confirm``, in order, or ``f(question, options) -> str``; none left
     is an AssertionError. choices: ids for ``choose`` with more than one option, or
-    ``f(question, options) -> id``. proven: tasks that ``generate`` may do; it gives the text back,
-    or what the function of a mapping makes of it. outside: effects of unknown fate are asked about.
+    ``f(question, options) -> id``. proven: tasks that ``generate`` may do; it gives the fields back
+    as one text, or what the function of a mapping makes of them. outside: effects of unknown fate
+    are asked about.
 
     Records: ``said`` and ``asked`` (texts), ``chosen`` (question, options, id), ``effects``
     (name, key, value), ``reminders_set``. ``waiting`` are the reminders at the start.
@@ -102,7 +107,8 @@ class FakeCtx(CallCtx):
         self.lose: set[str] = set()  # effects whose confirmation is lost once
         self.outside = outside
         self._answers, self._choices = _Script(answers), _Script(choices)
-        self._proven = proven if isinstance(proven, Mapping) else {name: str for name in proven}
+        given = proven if isinstance(proven, Mapping) else dict.fromkeys(proven, _joined)
+        self._proven: Mapping[str, Callable[[Mapping[str, str]], Any]] = given
         self._skills, self._displaced, self._yes = list(skills), list(interrupted), yes
         self._reminders = list(waiting)
         self._action = ""
@@ -147,7 +153,7 @@ class FakeCtx(CallCtx):
     def _on_generate(self, args: dict[str, Any]) -> str:
         if args["task"] not in self._proven:
             raise Unproven(f"the generator is not proven for {args['task']}")
-        return self._proven[args["task"]](args["text"])
+        return self._proven[args["task"]](args["fields"])
 
     def _on_say(self, args: dict[str, Any]) -> None:
         self.said.append(args["text"])

@@ -10,7 +10,7 @@ from sia.generator.local import LocalGenerator
 from sia.generator.manual import ManualGenerator
 from sia.generator.remote import RemoteGenerator
 from sia.generator.testing import Call, ScriptedGenerator, until_cancelled
-from sia.generator.types import TASKS, Generator, GeneratorError, Part
+from sia.generator.types import TASKS, Generator, GeneratorError, Part, Unfit
 
 PARTS = (Part("system", "You act."), Part("user", "Go on now."))
 NEVER = threading.Event()
@@ -64,6 +64,43 @@ def test_a_script_is_followed() -> None:
     assert generator.calls == [Call("reply", PARTS, ("e1",)), Call("write", PARTS)]
     with pytest.raises(GeneratorError, match="no reply for call 3"):
         generator.reply(PARTS, ids=[], cancel=NEVER)
+
+
+LATE = {"to": "Ada", "request": "tell Ada I'll be 20 minutes late"}
+
+
+def test_a_writing_task_is_checked() -> None:
+    generator = ScriptedGenerator(
+        [
+            "Hi Ada, I'll be 20 minutes late.",
+            "Hi Ada, I'll be 30 minutes late.",
+            "Hi Ada, I'll be late.",
+            '```json\n{"id": "late", "title": "Late", "description": "says who is late"}\n```',
+            "late",
+            lambda parts, cancel: None,
+        ]
+    )
+    assert generator.compose("message", LATE, cancel=NEVER) == "Hi Ada, I'll be 20 minutes late."
+    for why in ("loses 20 and invents 30", "loses 20"):
+        with pytest.raises(Unfit, match=why):
+            generator.compose("message", LATE, cancel=NEVER)
+    asked = {"requests": "tell Ada I'm late | tell Bo I'm late"}
+    assert generator.compose("name", asked, cancel=NEVER) == {
+        "id": "late",
+        "title": "Late",
+        "description": "says who is late",
+    }
+    with pytest.raises(Unfit, match="not well formed"):
+        generator.compose("name", asked, cancel=NEVER)
+    assert generator.compose("name", asked, cancel=NEVER) is None
+    first = generator.calls[0]
+    assert first.kind == "compose" and first.parts[1].text.endswith(LATE["request"])
+    assert "letter for letter" in first.parts[0].text
+
+
+def test_what_a_person_writes_may_add_facts() -> None:
+    generator = ManualGenerator(lambda cancel: "Hi Ada, 25 minutes.")
+    assert generator.compose("message", LATE, cancel=NEVER) == "Hi Ada, 25 minutes."
 
 
 def test_a_script_waits_to_be_cancelled() -> None:

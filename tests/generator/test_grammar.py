@@ -8,8 +8,8 @@ import pytest
 from lxml import etree
 
 from semif.llama import Model
+from semif.sampling import Marks, Sampler, marks
 from sia.generator.grammar import BODIED, MIN_TOKENS, close_action, core_action, one_of
-from sia.generator.sampling import Marks, Sampler, marks
 
 IDS = ("e1", "e12", "n-7")
 ACTIONS = {*BODIED, "delete", "read_stdin", "stop"}

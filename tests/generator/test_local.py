@@ -13,7 +13,7 @@ from semif.testing import write_tiny_adapter
 from sia.generator.chat import Chat
 from sia.generator.grammar import one_of
 from sia.generator.local import LocalGenerator
-from sia.generator.types import GeneratorError, Part
+from sia.generator.types import GeneratorError, Part, Unfit
 
 Make = Callable[..., LocalGenerator]
 NEVER = threading.Event()
@@ -51,8 +51,25 @@ def test_the_adapter_for_writing_is_used(local: Make, tiny: Model, tmp_path: Pat
     write_tiny_adapter(tmp_path / "write.gguf")
     tuned = local(adapter=tiny.adapter(tmp_path / "write.gguf"))
     assert tuned.name == "tiny+write"
-    texts = [g.write(ask("go"), max_tokens=16, cancel=NEVER).text for g in (local(), tuned)]
-    assert texts[0] != texts[1]
+    plain = local()
+    # Core actions are written without it.
+    texts = [g.write(ask("go"), max_tokens=16, cancel=NEVER).text for g in (plain, tuned)]
+    assert texts[0] == texts[1]
+    writer = tuned._writer
+    assert writer._adapter is not None and writer.prompts.version == "writing-v1"
+
+
+def test_a_random_model_says_nothing_fit(local: Make) -> None:
+    generator = local(n_ctx=2048)
+    with pytest.raises(Unfit, match="the text for message"):
+        generator.compose("message", {"to": "Ada", "request": "tell Ada 7"}, cancel=NEVER)
+    with pytest.raises(Unfit, match="input.to"):
+        generator.compose("message", {"request": "tell Ada 7"}, cancel=NEVER)
+    with pytest.raises(Unfit, match="unknown"):
+        generator.compose("poem", {}, cancel=NEVER)
+    stopped = threading.Event()
+    stopped.set()
+    assert generator.compose("report", {"facts": "a: 1"}, cancel=stopped) is None
 
 
 def test_only_what_is_new_is_evaluated(local: Make, tiny: Model) -> None:

@@ -130,7 +130,7 @@ def test_what_no_rule_knows_is_asked(
 def test_a_proven_generator_writes_what_no_rule_knows(
     write: Start, skill: Path, inbox: Any
 ) -> None:
-    ctx = write("ask Anna whether she can come", proven={"message": lambda text: "Can you come?"})
+    ctx = write("ask Anna whether she can come", proven={"message": lambda fields: "Can you come?"})
     run_actions(skill, ctx)
     assert body(inbox.messages[0]) == "Can you come?"
     assert "Can you come?" in ctx.said[0]
@@ -139,7 +139,7 @@ def test_a_proven_generator_writes_what_no_rule_knows(
 def test_a_rule_is_used_even_where_the_generator_is_proven(
     write: Start, skill: Path, inbox: Any
 ) -> None:
-    ctx = write("tell Anna I will be late", proven={"message": lambda text: "My condolences."})
+    ctx = write("tell Anna I will be late", proven={"message": lambda fields: "My condolences."})
     run_actions(skill, ctx)
     assert body(inbox.messages[0]) == "I will be late."
 

@@ -108,7 +108,7 @@ def test_scripts_that_do_not_fit_are_said(write, make):
     with pytest.raises(TypeError, match="the result of effect send must be JSON"):
         ctx.effect("send", lambda key: {1})
     with pytest.raises(Unproven):
-        ctx.generate("message", "x")
+        ctx.generate("message", {"to": "Tom", "request": "x"})
 
 
 def test_the_rest_of_the_agent(make, payload):
@@ -118,10 +118,10 @@ def test_the_rest_of_the_agent(make, payload):
         waiting=[later, soon],
         skills=[("a/b", "AB.")],
         interrupted=["sing"],
-        proven={"message": str.upper},
+        proven={"message": lambda fields: fields["request"].upper()},
         choices=["none"],
     )
-    assert ctx.generate("message", "hi") == "HI"
+    assert ctx.generate("message", {"to": "Tom", "request": "hi"}) == "HI"
     assert ctx.reminders() == [soon, later]
     assert ctx.cancel_reminder("m2") is True and ctx.cancel_reminder("m2") is False
     assert ctx.reminders() == [later]

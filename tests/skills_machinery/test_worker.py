@@ -245,7 +245,7 @@ def test_a_fault_of_the_agent_reaches_the_skill_or_the_caller(worker, skill, run
         from sia.skills.api import Failed, Unproven
         def act(ctx):
             try:
-                ctx.generate("message", "x")
+                ctx.generate("message", {"to": "Tom", "request": "x"})
             except Unproven as error:
                 ctx.state["unproven"] = str(error)
             ctx.ask("Anybody?")

@@ -43,7 +43,8 @@ def write(ctx: Ctx) -> None:
         body, unclear = wording.told(ctx.request, called)
     if not body:
         try:
-            body = ctx.generate("message", f"To: {_shown(ctx)}\nRequest: {ctx.request}").strip()
+            called = ", ".join(name or email for name, email in ctx.state["to"])
+            body = ctx.generate("message", {"to": called, "request": ctx.request}).strip()
         except Unproven:
             body = ctx.ask(_question(ctx, unclear))
     if not body:

@@ -10,8 +10,8 @@ import llama_cpp.llama_cpp as c
 import numpy as np
 from numpy.typing import NDArray
 
+from semif.errors import ModelError
 from semif.llama import Model
-from sia.generator.types import GeneratorError
 
 _CANDIDATE = [("id", np.intc), ("logit", np.single), ("p", np.single)]  # llama_token_data
 
@@ -67,7 +67,7 @@ class Sampler:
             vocab = c.llama_model_get_vocab(model.handle)
             self._grammar = c.llama_sampler_init_grammar(vocab, grammar.encode(), b"root")
             if not self._grammar:
-                raise GeneratorError("llama.cpp refuses the grammar of this reply")
+                raise ModelError("llama.cpp refuses the grammar of this reply")
 
     def close(self) -> None:
         """Free the grammar."""
@@ -78,7 +78,7 @@ class Sampler:
     def pick(self, logits: NDArray[np.float32]) -> tuple[int, str] | None:
         """The next token and the characters it completes ("" within one); None: the text ends.
 
-        logits: float32 [n_vocab]. Raises GeneratorError when no token fits.
+        logits: float32 [n_vocab]. Raises ModelError when no token fits.
         """
         scores = logits.astype(np.float64)
         if self._temperature > 0:
@@ -88,7 +88,7 @@ class Sampler:
         while True:
             token = int(scores.argmax())
             if not scores[token] > -np.inf:  # also when a damaged model gives NaN
-                raise GeneratorError("no token of the model fits the grammar of this reply")
+                raise ModelError("no token of the model fits the grammar of this reply")
             if self._fits(np.array([token]))[0]:
                 if self._model.ends(token):
                     return None

@@ -1,0 +1,210 @@
+"""The command `semif write`: train, eval, check and pin the adapter for writing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from semif.errors import EXIT_FAILED, EXIT_UNAVAILABLE, ModelError
+from semif.terminal import EXIT_USAGE, put, say
+
+
+def add(commands: Any) -> None:
+    """Put `write` and its commands on the parser of `semif`."""
+    write = commands.add_parser("write", help="the adapter for writing: train, eval, check, pin")
+    which = write.add_subparsers(required=True, metavar="COMMAND")
+    for make in (_add_train, _add_eval, _add_check, _add_pin):
+        make(which)
+
+
+def _add_train(which: Any) -> None:
+    train = which.add_parser(
+        "train",
+        help="tune an adapter on written pairs",
+        description="Tune an adapter in all layers on pairs of input and text; the path of DIR/"
+        "write.gguf is printed. Working files stay in DIR/work. Needs the extra dream.",
+    )
+    train.add_argument("--out", metavar="DIR", type=Path, required=True)
+    train.add_argument("--model", metavar="PATH", help="GGUF model (default: the embedded one)")
+    train.add_argument(
+        "--pairs", metavar="FILE", type=Path, help="JSON lines (default: those shipped)"
+    )
+    train.add_argument("--start", metavar="FILE", type=Path, help="an adapter to go on from")
+    train.add_argument("--epochs", type=int, default=3)
+    train.add_argument("--batch", type=int, default=16, help="pairs a step (default: 16)")
+    train.add_argument("--rate", type=float, default=1e-3, help="peak learning rate")
+    train.add_argument("--rank", type=int, default=16, help="of a fresh adapter (default: 16)")
+    train.add_argument("--precision", choices=("auto", "float32", "bfloat16"), default="auto")
+    train.add_argument("--seed", type=int, default=0)
+    train.add_argument("--threads", type=int, default=2)
+    train.add_argument("--minutes", type=float, metavar="N", help="end then, and keep the best")
+    train.add_argument("--resume", action="store_true", help="go on from the run's checkpoint")
+    train.set_defaults(run=_train)
+
+
+def _add_eval(which: Any) -> None:
+    evaluate = which.add_parser(
+        "eval",
+        help="measure an adapter on the golden set",
+        description="Print one JSON object: figures by task of the adapter, of the base without "
+        "it, and of a larger model where one is named, and which tasks reach their bars.",
+    )
+    evaluate.add_argument("--model", metavar="PATH", help="GGUF model (default: the embedded one)")
+    evaluate.add_argument(
+        "--adapter", metavar="FILE", type=Path, help="default: that of the revision"
+    )
+    evaluate.add_argument(
+        "--revision", metavar="DIR", type=Path, help="revision folder (default: the shipped one)"
+    )
+    evaluate.add_argument(
+        "--golden", metavar="FILE", type=Path, help="pairs (default: the golden set)"
+    )
+    evaluate.add_argument("--limit", type=int, metavar="N", help="only so many rows, of all tasks")
+    evaluate.add_argument(
+        "--base-rows",
+        type=int,
+        metavar="N",
+        default=60,
+        help="rows to measure the untuned base on beside the adapter (default: 60)",
+    )
+    evaluate.add_argument(
+        "--against", metavar="URL", help="an OpenAI-compatible server, up to and with /v1"
+    )
+    evaluate.add_argument("--against-model", metavar="NAME", default="", help="its model")
+    evaluate.add_argument(
+        "--against-key-env", metavar="NAME", help="environment variable with its key"
+    )
+    evaluate.add_argument(
+        "--written", metavar="FILE", type=Path, help="keep what was written, as JSON lines"
+    )
+    evaluate.add_argument("--threads", type=int, default=2)
+    evaluate.set_defaults(run=_eval)
+
+
+def _add_check(which: Any) -> None:
+    check = which.add_parser(
+        "check",
+        help="print the good pairs of some files",
+        description="Read pairs, and print those that are well formed, invent no facts, and are "
+        "near no other and nothing of the golden set. The rest is reported on stderr, and what an "
+        "output loses.",
+    )
+    check.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    check.add_argument(
+        "--golden", metavar="FILE", type=Path, help="what to keep clear of (default: golden set)"
+    )
+    check.set_defaults(run=_check)
+
+
+def _add_pin(which: Any) -> None:
+    pin = which.add_parser(
+        "pin",
+        help="put an adapter into a new revision",
+        description="Write a revision folder with the parent's adapter for decisions and this one "
+        "for writing; the tasks that reach their bars are proven in it. Its path is printed.",
+    )
+    pin.add_argument("--adapter", metavar="FILE", type=Path, required=True)
+    pin.add_argument(
+        "--figures", metavar="FILE", type=Path, required=True, help="what eval printed for it"
+    )
+    pin.add_argument(
+        "--parent", metavar="DIR", type=Path, help="revision folder (default: the shipped one)"
+    )
+    pin.add_argument("--out", metavar="DIR", type=Path, required=True)
+    pin.set_defaults(run=_pin)
+
+
+def _train(args: argparse.Namespace) -> int:
+    from semif.engine import load
+    from semif.writing import pairs
+
+    for name in ("epochs", "batch", "rank", "threads"):
+        if getattr(args, name) < 1:
+            say(f"--{name} must be at least 1")
+            return EXIT_USAGE
+    model, _ = load(args.model)
+    known = pairs.read(args.pairs or pairs.shipped())
+    # Only now: torch must find the thread settings that the engine has made.
+    try:
+        from semif.writing.train import Plan, train
+    except ModuleNotFoundError as error:
+        say(f"{error.name} is missing; pip install 'sia-agent[dream]'")
+        return EXIT_UNAVAILABLE
+    plan = Plan(
+        epochs=args.epochs,
+        batch=args.batch,
+        rate=args.rate,
+        rank=args.rank,
+        seed=args.seed,
+        bfloat16=None if args.precision == "auto" else args.precision == "bfloat16",
+        minutes=args.minutes,
+        threads=args.threads,
+    )
+    print(train(model, args.start, known, args.out, plan, args.resume, say))
+    return 0
+
+
+def _eval(args: argparse.Namespace) -> int:
+    from semif.engine import load
+    from semif.writing import pairs
+    from semif.writing.report import Settings, report
+
+    key = None
+    if args.against_key_env and not (key := os.environ.get(args.against_key_env)):
+        say(f"--against-key-env names {args.against_key_env}, which is not set")
+        return EXIT_USAGE
+    model, revision = load(args.model, args.revision)
+    settings = Settings(
+        adapter=args.adapter or revision.write_path,
+        base_rows=args.base_rows,
+        against=args.against,
+        against_model=args.against_model,
+        against_key=key,
+        threads=args.threads,
+        written=args.written,
+    )
+    golden = args.golden or pairs.golden()
+    rows = pairs.read(golden)
+    if args.limit:
+        rows = pairs.spread(rows, args.limit)
+    found = report(model, revision.contents.base.sha256, rows, settings, say)
+    print(json.dumps(found, indent=1, ensure_ascii=False))
+    return 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    from semif.writing import pairs
+    from semif.writing.facts import broken
+
+    found, problems = pairs.sift(args.files)
+    for problem in problems:
+        say(problem)
+    golden = args.golden or pairs.golden()
+    kept, near = pairs.distinct(found, pairs.read(golden) if golden.exists() else ())
+    for pair in near:
+        say(f"{pair.task}: near another or the golden set: {dict(pair.given)}")
+    wrong = 0
+    for pair in kept:
+        fault = broken(pair.task, pair.given, pair.output)
+        if fault:
+            say(f"{pair.task}: the output {fault}: {dict(pair.given)}")
+        if fault.invented:
+            wrong += 1
+        else:
+            put(pair.to_json())
+    say(f"{len(kept)} of {len(found) + len(problems)} are distinct; {wrong} of them invent facts")
+    return EXIT_FAILED if problems or near or wrong else 0
+
+
+def _pin(args: argparse.Namespace) -> int:
+    from semif.revision import load, shipped
+    from semif.writing.pin import pin, read_figures
+
+    if not args.adapter.is_file():
+        raise ModelError.missing(f"no adapter {args.adapter}")
+    parent = load(args.parent or shipped())
+    print(pin(parent, args.adapter, read_figures(args.figures), args.out))
+    return 0

@@ -1,0 +1,82 @@
+"""Putting a proven adapter for writing into a new revision, beside the one for decisions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from semif.errors import FileError, ModelError
+from semif.jsonl import sync_folder, write_whole
+from semif.llama import check_gguf, sha256_file
+from semif.revision import Adapters, Revision, load
+from semif.writing.measure import proven
+from semif.writing.tasks import VERSION, Prompts
+from semif.writing.tasks import load as load_prompts
+
+METRICS = "writing"
+
+
+def prompts(revision: Revision) -> Prompts:
+    """Those that the revision's adapter was measured with; ModelError when they are unknown."""
+    return load_prompts(revision.contents.metrics.get(METRICS, {}).get("prompts", VERSION))
+
+
+def read_figures(path: Path) -> dict[str, Any]:
+    """What `semif write eval` printed; FileError when it is something else."""
+    try:
+        figures = json.loads(path.read_bytes())
+        if figures["prompts"] and figures["adapter_sha256"] and figures["tasks"]:
+            return dict(figures)
+    except OSError as error:
+        raise FileError(path, f"cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise FileError(path, "is no measurement of an adapter; make it with semif write eval")
+
+
+def pin(parent: Revision, adapter: Path, figures: Mapping[str, Any], out: Path) -> Path:
+    """The folder of a new revision in `out`: all of `parent`, with this adapter for writing.
+
+    The tasks whose figures reach their bars are its proven ones. ModelError when the figures are
+    of another adapter or base, FileError when it cannot be written.
+    """
+    check_gguf(adapter, "adapter")
+    found = sha256_file(adapter)
+    if figures["adapter_sha256"] != found:
+        raise ModelError(f"the figures are of another adapter than {adapter}; measure it again")
+    if figures.get("base_sha256") != parent.contents.base.sha256:
+        raise ModelError(f"revision {parent.id} stands on another base than the one measured")
+    load_prompts(figures["prompts"])
+    old = parent.contents
+    contents = msgspec.structs.replace(
+        old,
+        parent=parent.id,
+        adapters=Adapters(old.adapters.deciding, found),
+        proven=proven(figures["tasks"]),
+        metrics={**old.metrics, METRICS: dict(figures)},
+    )
+    data = json.dumps(msgspec.to_builtins(contents), indent=1).encode() + b"\n"
+    target = out / hashlib.sha256(data).hexdigest()[:12]
+    temp = out / f".{target.name}.tmp"
+    try:
+        shutil.rmtree(temp, ignore_errors=True)
+        temp.mkdir(parents=True)
+        if parent.decide_path:
+            write_whole(temp / "decide.gguf", parent.decide_path.read_bytes())
+        write_whole(temp / "write.gguf", adapter.read_bytes())
+        write_whole(temp / "revision.json", data)
+        if not target.exists():
+            temp.replace(target)
+            sync_folder(out)
+    except OSError as error:
+        raise FileError(out, f"cannot be written: {error.strerror}") from error
+    finally:
+        shutil.rmtree(temp, ignore_errors=True)
+    load(target)
+    return target
