@@ -22,6 +22,7 @@ class DecisionError(SemifError):
         super().__init__(f"{row}: {field}: {message}")
         self.row = row
         self.field = field
+        self.message = message
 
 
 class ModelError(SemifError):
@@ -34,6 +35,12 @@ class ModelError(SemifError):
     @classmethod
     def missing(cls, message: str) -> ModelError:
         return cls(message, EXIT_UNAVAILABLE)
+
+
+class RemoteError(SemifError):
+    """A server that is to decide cannot be reached, or answers what it should not."""
+
+    exit_code = EXIT_UNAVAILABLE
 
 
 class Aborted(SemifError):

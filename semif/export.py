@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 from semif.errors import DecisionError
 from semif.jsonl import iter_rows
 from semif.log import Label
-from semif.types import Decision
+from semif.types import Decision, named
 
 _RANK = {"assessed": 0, "verified": 1, "human": 2}
 Report = Callable[[object], None]
@@ -35,10 +36,14 @@ class LabelledRow:
     def from_json(cls, value: Mapping[str, Any], row: str) -> LabelledRow:
         """Read a SemIf row as it is; DecisionError when it is malformed or has no outcome."""
         decision = Decision.from_json(value, row)
-        outcome = value.get("observed_outcome")
-        if outcome not in {option.id for option in decision.options}:
-            raise DecisionError(row, "observed_outcome", f"{outcome!r} is none of the options")
-        weight = value.get("weight", 1.0)
+        outcome, weight = value.get("observed_outcome"), value.get("weight", 1.0)
+        if "observed_outcome" not in value:
+            raise DecisionError(named(row, value), "observed_outcome", "is missing")
+        if outcome not in [option.id for option in decision.options]:
+            message = f"{outcome!r} is none of the options"
+            raise DecisionError(named(row, value), "observed_outcome", message)
+        if not isinstance(weight, int | float) or not 0 <= weight < math.inf:
+            raise DecisionError(named(row, value), "weight", f"{weight!r} is no number from 0 on")
         return cls(decision, outcome, (), str(value.get("source", "given")), float(weight))
 
     def to_json(self) -> dict[str, Any]:

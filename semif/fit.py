@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from semif import measures
+
 # Steps of a tenth of an octave, and of a quarter logit; both hold the neutral value.
 _TEMPERATURES = 2.0 ** np.linspace(-2, 3, 51)
 _BIASES = np.linspace(-6, 6, 49)
@@ -43,26 +45,37 @@ def fit(scored: Sequence[Scored]) -> dict[str, Fit]:
     A weak prior (0.5 on log temperature, 2 logits on the bias) speaks against claiming, from a few
     rows that are all right, that the phase is never wrong.
     """
-    return {phase: _fit(rows) for phase, rows in _by_phase(scored).items()}
+    return {phase: _fit(rows) for phase, rows in by_phase(scored).items()}
 
 
 def mean_nll(scored: Sequence[Scored]) -> float:
     """Mean over phases of the negative log likelihood once fitted: every phase counts alike."""
     fits = fit(scored)
-    return float(np.mean([_measure(rows, fits)["nll"] for rows in _by_phase(scored).values()]))
+    return float(
+        np.mean([_measure(*_said(rows, fits))["nll"] for rows in by_phase(scored).values()])
+    )
 
 
 def metrics(scored: Sequence[Scored], fits: Mapping[str, Fit]) -> dict[str, Any]:
-    """rows, accuracy, nll, ece over all rows, and the same in `phases` by phase."""
-    by_phase = {phase: _measure(rows, fits) for phase, rows in _by_phase(scored).items()}
-    return {**_measure(scored, fits), "phases": by_phase}
+    """rows, accuracy, nll, brier, ece over all rows, and the same in `phases` by phase."""
+    return judged(*_said(scored, fits))
 
 
-def _by_phase(scored: Sequence[Scored]) -> dict[str, list[Scored]]:
-    by_phase: defaultdict[str, list[Scored]] = defaultdict(list)
+def judged(scored: Sequence[Scored], log_probs: Sequence[np.ndarray]) -> dict[str, Any]:
+    """The same for log probabilities by option, one array a row, however they were fitted."""
+    said: defaultdict[str, list[np.ndarray]] = defaultdict(list)
+    for row, of_row in zip(scored, log_probs, strict=True):
+        said[row.phase].append(of_row)
+    phases = {phase: _measure(rows, said[phase]) for phase, rows in by_phase(scored).items()}
+    return {**_measure(scored, log_probs), "phases": phases}
+
+
+def by_phase(scored: Sequence[Scored]) -> dict[str, list[Scored]]:
+    """The rows of each phase, in their order."""
+    found: defaultdict[str, list[Scored]] = defaultdict(list)
     for row in scored:
-        by_phase[row.phase].append(row)
-    return dict(sorted(by_phase.items()))
+        found[row.phase].append(row)
+    return dict(sorted(found.items()))
 
 
 def _fit(rows: Sequence[Scored]) -> Fit:
@@ -76,18 +89,23 @@ def _fit(rows: Sequence[Scored]) -> Fit:
     return Fit(round(float(_TEMPERATURES[t]), 4), float(biases[b]))
 
 
-def _measure(rows: Sequence[Scored], fits: Mapping[str, Fit]) -> dict[str, Any]:
-    log_probs = [row.log_probs(fits.get(row.phase, Fit())) for row in rows]
-    right = np.array([p.argmax() == row.right for p, row in zip(log_probs, rows, strict=True)])
+def _said(
+    rows: Sequence[Scored], fits: Mapping[str, Fit]
+) -> tuple[Sequence[Scored], list[np.ndarray]]:
+    return rows, [row.log_probs(fits.get(row.phase, Fit())) for row in rows]
+
+
+def _measure(rows: Sequence[Scored], log_probs: Sequence[np.ndarray]) -> dict[str, Any]:
+    right = [int(p.argmax()) == row.right for p, row in zip(log_probs, rows, strict=True)]
     nll = -np.mean([p[row.right] for p, row in zip(log_probs, rows, strict=True)])
-    sure = np.exp([p.max() for p in log_probs])
-    bins = np.minimum((sure * 10).astype(int), 9)
-    gaps = [abs((right[bins == i] - sure[bins == i]).sum()) for i in range(10)]
+    brier = measures.brier([np.exp(p) for p in log_probs], [row.right for row in rows])
+    ece = measures.ece([float(np.exp(p.max())) for p in log_probs], right)
     return {
         "rows": len(rows),
-        "accuracy": round(float(right.mean()), 4),
+        "accuracy": round(float(np.mean(right)), 4),
         "nll": round(float(nll), 4),
-        "ece": round(float(sum(gaps)) / len(rows), 4),
+        "brier": round(brier, 4),
+        "ece": round(ece, 4),
     }
 
 

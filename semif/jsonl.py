@@ -101,7 +101,8 @@ def parse(line: bytes) -> dict[str, Any] | str:
     if not text:
         return "only NUL bytes"
     try:
-        row = json.loads(text, parse_constant=_refuse)
+        # Decoded here: of bytes, json guesses the encoding.
+        row = json.loads(text.decode("utf-8-sig"), parse_constant=_refuse)
     except UnicodeDecodeError:
         return "not UTF-8"
     except (ValueError, RecursionError) as error:

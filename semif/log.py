@@ -7,9 +7,10 @@ correction never rewrites what was decided; the model's own pick is never one.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal
 
 import msgspec
@@ -21,6 +22,8 @@ from semif.types import Answer
 Source = Literal["human", "verified", "assessed"]
 # An assessment counts nothing until its agreement with the other two is proven.
 WEIGHTS: dict[Source, float] = {"human": 3.0, "verified": 1.0, "assessed": 0.0}
+# Below this the model would rather say something else than any answer it is asked for.
+LOW_MASS = 0.5
 
 
 def timestamp(now: datetime) -> str:
@@ -49,17 +52,46 @@ def row(answer: Answer, run: str, now: datetime) -> dict[str, Any]:
     }
 
 
-class DecisionLog:
-    """Appends answers to `decisions.jsonl`."""
+class MassAlarm:
+    """Says once for each prompt version and revision that an allowed_token_mass was below 0.5.
 
-    def __init__(self, path: Path) -> None:
+    `warn` hears the line. Calls may come from several threads.
+    """
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._warn = warn
+        self._told: set[tuple[str, str]] = set()
+        self._lock = Lock()
+
+    def look(self, answers: Iterable[Answer]) -> None:
+        for answer in answers:
+            kind = answer.prompt_version, answer.revision
+            if not answer.allowed_token_mass < LOW_MASS:
+                continue
+            with self._lock:
+                new = kind not in self._told
+                self._told.add(kind)
+            if new:
+                self._warn(
+                    f"{answer.decision.id}: allowed_token_mass {answer.allowed_token_mass:.3f} is "
+                    f"below {LOW_MASS}: prompt {answer.prompt_version} with revision "
+                    f"{answer.revision} leads the model elsewhere than to the answers (said once)"
+                )
+
+
+class DecisionLog:
+    """Appends answers to `decisions.jsonl`; `warn` hears of a low allowed_token_mass."""
+
+    def __init__(self, path: Path, warn: Callable[[str], None] = lambda text: None) -> None:
         self.path = path
+        self._alarm = MassAlarm(warn)
 
     def append(self, answers: Sequence[Answer], run: str) -> list[dict[str, Any]]:
         """Write one row per answer, all or none, synced; the rows as written."""
         now = datetime.now(UTC)
         rows = [row(answer, run, now) for answer in answers]
         append(self.path, rows)
+        self._alarm.look(answers)
         return rows
 
 

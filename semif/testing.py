@@ -20,10 +20,14 @@ _EMBEDDING, _HEADS, _KV_HEADS, _FEED_FORWARD = 64, 4, 2, 128
 
 
 class ScriptedDecider:
-    """Answers by a function from decision to option id or probabilities; records its calls."""
+    """Answers by a function from decision to option id or probabilities; records its calls.
 
-    def __init__(self, policy: Policy, revision: str = "scripted") -> None:
+    `mass` is the allowed_token_mass of its answers.
+    """
+
+    def __init__(self, policy: Policy, revision: str = "scripted", mass: float = 1.0) -> None:
         self.revision = revision
+        self.mass = mass
         self.policy = policy
         self.calls: list[tuple[Decision, ...]] = []
 
@@ -55,7 +59,7 @@ class ScriptedDecider:
             tokens=0,
             prompt_tokens=0,
             ms=0.0,
-            allowed_token_mass=1.0,
+            allowed_token_mass=self.mass,
             plan={},
         )
 

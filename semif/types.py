@@ -54,8 +54,8 @@ class Decision:
         `row` names the input (such as "line 3") in errors. `phase` may be missing.
         Raises DecisionError naming row and field.
         """
+        row = named(row, value)
         if isinstance(value, dict):
-            row = f"{row} ({value['id']})" if isinstance(value.get("id"), str) else row
             value = {"phase": "", **value}
         try:
             decision = msgspec.convert(value, cls)
@@ -144,6 +144,12 @@ class Decider(Protocol):
     def decide(self, decisions: Sequence[Decision]) -> list[Answer]:
         """One answer per decision, in order; DecisionError when one cannot be scored."""
         ...
+
+
+def named(row: str, value: object) -> str:
+    """`row`, and in brackets the id that the value has there."""
+    id_ = value.get("id") if isinstance(value, Mapping) else None
+    return f"{row} ({id_})" if isinstance(id_, str) and id_ else row
 
 
 def _empty(state: object) -> bool:

@@ -22,7 +22,10 @@ def test_numbers_by_hand() -> None:
     assert found["rows"] == 2 and found["accuracy"] == 0.5
     assert found["nll"] == pytest.approx(-(math.log(0.75) + math.log(0.25)) / 2, abs=1e-4)
     assert found["ece"] == pytest.approx(0.25, abs=1e-4)
-    assert found["phases"] == {"p": {key: found[key] for key in ("rows", "accuracy", "nll", "ece")}}
+    # .25^2 twice, .75^2 twice, over two rows
+    assert found["brier"] == pytest.approx(0.625, abs=1e-4)
+    keys = ("rows", "accuracy", "nll", "brier", "ece")
+    assert found["phases"] == {"p": {key: found[key] for key in keys}}
     warmer = metrics(rows, {"p": Fit(temperature=2.0)})
     assert warmer["ece"] == pytest.approx(3**0.5 / (1 + 3**0.5) - 0.5, abs=1e-4)
 

@@ -1,0 +1,420 @@
+"""The commands that measure: `semif eval`, `semif calibrate`, `semif verify`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from datetime import datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from semif.errors import EXIT_FAILED, EXIT_UNAVAILABLE, DecisionError, FileError
+from semif.terminal import EXIT_USAGE, progress, put, say, table
+
+if TYPE_CHECKING:
+    from semif.calibrate import Calibration
+    from semif.export import LabelledRow
+    from semif.inputs import Entry
+
+_MAX_THREADS = 8
+Report = Callable[[object], None]
+
+
+def add(commands: Any) -> None:
+    """Add the three parsers to those of the command."""
+    _add_eval(commands)
+    _add_calibrate(commands)
+    _add_verify(commands)
+
+
+def _add_eval(commands: Any) -> None:
+    parser = commands.add_parser(
+        "eval",
+        help="measure a revision on labelled rows",
+        description="Ask every labelled row and say how often the answer is right, how well its "
+        "probabilities are calibrated, and what it costs. A bad line is reported on stderr and "
+        "the rest is measured; the exit code is then 1.",
+    )
+    parser.add_argument(
+        "file", nargs="?", type=Path, help="SemIf rows with observed_outcome (default: golden set)"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object, with definitions")
+    parser.add_argument("--limit", type=_count, metavar="N", help="a sample of N rows")
+    parser.add_argument(
+        "--batch", type=_count, default=32, metavar="N", help="rows asked together (default: 32)"
+    )
+    parser.add_argument(
+        "--once", action="store_true", help="do not ask again with the options in another order"
+    )
+    _add_engine(parser)
+    parser.add_argument(
+        "--readout", choices=("branches", "letters"), help="another readout than the revision's"
+    )
+    parser.set_defaults(run=_eval)
+
+
+def _add_calibrate(commands: Any) -> None:
+    parser = commands.add_parser(
+        "calibrate",
+        help="fit temperatures, none biases and thresholds to labelled rows",
+        description="Fit a revision's temperature and bias for 'none of these' by phase, and the "
+        "thresholds of its phases of two options, and write a new revision with the same adapters. "
+        "What is printed as after is cross-fitted: no row is judged by a fit that saw its text.",
+    )
+    parser.add_argument(
+        "rows",
+        nargs="?",
+        type=Path,
+        metavar="FILE|HOME",
+        help="SemIf rows, or a home's labelled rows (default: held-out rows of the shipped texts)",
+    )
+    parser.add_argument("--out", metavar="DIR", type=Path, required=True)
+    parser.add_argument(
+        "--costs",
+        metavar="PHASE=FP:FN",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="what a false positive and a false negative cost (default: data/costs-v1.json)",
+    )
+    parser.add_argument("--folds", type=_folds, default=5, metavar="N", help="default: 5")
+    parser.add_argument("--limit", type=_count, metavar="N", help="a sample of N rows")
+    parser.add_argument("--plot", metavar="FILE.png", type=Path, help="reliability diagrams")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    _add_engine(parser)
+    parser.set_defaults(run=_calibrate)
+
+
+def _add_verify(commands: Any) -> None:
+    parser = commands.add_parser(
+        "verify",
+        help="make logged decisions again and compare",
+        description="Render the prompt of each logged decision anew, make the decision again alone "
+        "on an empty cache with the revision that made it, and list every row that no longer gives "
+        "the same selection and probabilities within 0.01. The exit code is then 1.",
+    )
+    parser.add_argument(
+        "log", type=Path, metavar="HOME|FILE", help="a home, or a decision log (JSONL)"
+    )
+    parser.add_argument("--limit", type=_count, metavar="N", help="only the last N rows")
+    parser.add_argument("--since", type=_time, metavar="TIME", help="only rows from this time on")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--model", metavar="PATH", help="GGUF model (default: the embedded one)")
+    _add_threads(parser)
+    parser.set_defaults(run=_verify)
+
+
+def _add_engine(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", metavar="PATH", help="GGUF model (default: the embedded one)")
+    parser.add_argument(
+        "--revision",
+        metavar="DIR",
+        type=Path,
+        help="revision folder (default: the shipped one if made for this model, else none)",
+    )
+    _add_threads(parser)
+
+
+def _add_threads(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--threads",
+        type=_count,
+        default=min(_MAX_THREADS, os.cpu_count() or 1),
+        metavar="N",
+        help="default: one for each processor, up to 8",
+    )
+
+
+def _count(text: str) -> int:
+    return _number(text, 1)
+
+
+def _folds(text: str) -> int:
+    return _number(text, 2)
+
+
+def _number(text: str, least: int) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from {least} on")
+    return int(text)
+
+
+def _time(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        message = f"{text!r} is no time such as 2026-11-30 or 2026-11-30T15:00"
+        raise argparse.ArgumentTypeError(message) from error
+    return time.astimezone()  # one without a zone is local
+
+
+def _reporter(bad: list[object]) -> Report:
+    def report(problem: object) -> None:
+        say(problem)
+        bad.append(problem)
+
+    return report
+
+
+# eval
+
+
+def _eval(args: argparse.Namespace) -> int:
+    from semif.engine import Engine, load
+    from semif.evaluate import DEFINITIONS, evaluate, orders, summary
+    from semif.llama import build
+    from semif.rows import golden
+
+    bad: list[object] = []
+    found = _read(args.file, _reporter(bad)) if args.file else _entries(golden(), "golden")
+    rows = _sample(found, args.limit)
+    model, revision = load(args.model, args.revision, args.readout)
+    pinned = revision.contents
+    again = () if args.once else orders(pinned.readout)
+    with Engine(model, revision, args.threads) as engine, progress(len(rows), "eval") as advance:
+        judged = evaluate(engine, rows, _reporter(bad), again, args.batch, advance)
+    measured = summary(judged, pinned.thresholds)
+    result = {
+        "file": str(args.file) if args.file else "golden",
+        "failed": len(bad),
+        "revision": revision.id,
+        "readout": pinned.readout,
+        "prompt_versions": sorted({row.answer.prompt_version for row in judged}),
+        "base": {"sha256": pinned.base.sha256, "type": pinned.base.type},
+        "build": build(),
+        "threads": args.threads,
+        "batch": args.batch,
+        **measured,
+        "definitions": DEFINITIONS,
+    }
+    if args.json:
+        put(result)
+    else:
+        print(_eval_text(result))
+    if measured["low_mass"]:
+        say(
+            f"allowed_token_mass is below 0.5 in {measured['low_mass']} of {measured['rows']} "
+            "rows: the prompt leads the model elsewhere than to the answers it is asked for"
+        )
+    if not judged:
+        say("no row could be measured")
+    return EXIT_FAILED if bad or not judged else 0
+
+
+def _read(file: Path, report: Report) -> list[Entry[LabelledRow]]:
+    from semif.export import LabelledRow
+    from semif.inputs import entries
+
+    try:
+        with file.open("rb") as lines:
+            return list(entries(lines, str(file), LabelledRow.from_json, report))
+    except OSError as error:
+        raise FileError(file, f"cannot be read: {error.strerror}", EXIT_USAGE) from error
+
+
+def _entries(rows: list[LabelledRow], where: str) -> list[Entry[LabelledRow]]:
+    from semif.inputs import Entry
+
+    return [Entry(where, row.decision.id, row) for row in rows]
+
+
+def _sample(found: list[Entry[LabelledRow]], limit: int | None) -> list[Entry[LabelledRow]]:
+    from semif.rows import sample
+
+    kept = {row.decision.id for row in sample([entry.value for entry in found], limit, 0)}
+    return [entry for entry in found if entry.id in kept]
+
+
+_COLUMNS = {
+    "rows": "rows",
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced",
+    "accuracy_at_threshold": "at threshold",
+    "nll": "nll",
+    "brier": "brier",
+    "ece": "ece",
+    "order_flips": "flips",
+    "ms_per_decision": "ms",
+    "tokens_per_decision": "tokens",
+    "low_mass": "low mass",
+}
+
+
+def _eval_text(result: dict[str, Any]) -> str:
+    lines = [
+        [name, *(_cell(values.get(key)) for key in _COLUMNS)]
+        for name, values in (*result["phases"].items(), ("all", result))
+    ]
+    about = (
+        f"{result['file']}: {result['rows']} rows, {result['failed']} failed; revision "
+        f"{result['revision']} ({', '.join([result['readout'], *result['prompt_versions']])}), "
+        f"{result['batch']} at a time, {result['threads']} threads"
+    )
+    return f"{about}\n\n{table(['phase', *_COLUMNS.values()], lines)}"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, dict):
+        value = value["mean"] if "mean" in value else value["flipped"]
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if isinstance(value, float) and value < 10 else f"{value:.0f}"
+
+
+# calibrate
+
+
+def _calibrate(args: argparse.Namespace) -> int:
+    from semif.calibrate import calibrate, revised, rows_sha256, write
+    from semif.costs import with_costs
+    from semif.engine import Engine, load
+    from semif.evaluate import evaluate
+
+    if args.plot is not None and find_spec("matplotlib") is None:
+        say("matplotlib is missing; pip install 'sia-agent[dream]'")
+        return EXIT_UNAVAILABLE
+    try:
+        costs = with_costs(args.costs)
+    except DecisionError as error:
+        say(error)
+        return EXIT_USAGE
+    bad: list[object] = []
+    rows = _sample(_calibration_rows(args.rows, _reporter(bad)), args.limit)
+    model, parent = load(args.model, args.revision)
+    with Engine(model, parent, args.threads) as engine, progress(len(rows), "rows") as advance:
+        answered = evaluate(engine, rows, _reporter(bad), advance=advance)
+    if not answered:
+        say("there is no row to calibrate on")
+        return EXIT_FAILED
+    found = calibrate(answered, parent.contents, costs, args.folds)
+    new = write(parent, revised(parent, found, rows_sha256(answered)), args.out)
+    if args.plot is not None:
+        _plot(args.plot, found, f"revision {new.id}, calibrated from {parent.id}")
+    if args.json:
+        head = {"revision": new.id, "folder": str(new.folder), "parent": parent.id}
+        put({**head, "failed": len(bad), **_calibration_json(found)})
+    else:
+        print(f"{_calibration_text(found, len(bad))}\n\n{new.folder}")
+    return EXIT_FAILED if bad else 0
+
+
+def _calibration_rows(source: Path | None, report: Report) -> list[Entry[LabelledRow]]:
+    from semif.export import labelled
+    from semif.rows import build, shipped_data, split
+
+    if source is None:
+        return _entries(split(build(shipped_data(), 0))[1], "shipped texts")
+    if not source.is_dir():
+        return _read(source, report)
+    rows = list(labelled(source, report))
+    known = [row for row in rows if row.outcome is not None]
+    if len(known) < len(rows):
+        say(f"{len(rows) - len(known)} rows are only known not to be something, and left out")
+    return _entries(known, str(source))
+
+
+def _calibration_json(found: Calibration) -> dict[str, Any]:
+    return {
+        "folds": found.folds,
+        "before": found.before,
+        "after": found.after,
+        "kept": list(found.kept),
+        "fits": {phase: vars(each) for phase, each in found.fits.items()},
+        "thresholds": {
+            phase: {**vars(each), "value": each.value} for phase, each in found.thresholds.items()
+        },
+    }
+
+
+def _calibration_text(found: Calibration, failed: int) -> str:
+    head = ["phase", "rows", "temperature", "none bias"]
+    head += ["nll", "after", "brier", "after", "ece", "after"]
+    pairs = [(p, before, found.after["phases"][p]) for p, before in found.before["phases"].items()]
+    lines = []
+    for phase, before, after in (*pairs, ("all", found.before, found.after)):
+        fit = found.fits.get(phase) if before is not found.before else None
+        lines.append(
+            [phase, str(before["rows"])]
+            + ([f"{fit.temperature:.3f}", f"{fit.none_bias:+.2f}"] if fit else ["", ""])
+            + [f"{of[key]:.3f}" for key in ("nll", "brier", "ece") for of in (before, after)]
+        )
+    text = f"{found.before['rows']} rows, {failed} failed; after: {found.folds}-fold cross-fitted"
+    text += f"\n\n{table(head, lines)}"
+    if found.kept:
+        text += f"\n\nno better, so kept as in the parent: {', '.join(found.kept)}"
+    if found.thresholds:
+        head = ["threshold", "rows", "Bayes", "costs", "best here", "costs", "taken"]
+        lines = [
+            [f"{phase} ({each.positive})", str(each.rows)]
+            + [f"{each.bayes:.3f}", f"{each.bayes_cost:.3f}"]
+            + [f"{each.empirical:.3f}", f"{each.empirical_cost:.3f}", f"{each.value:.3f}"]
+            for phase, each in found.thresholds.items()
+        ]
+        text += f"\n\n{table(head, lines)}"
+    return text
+
+
+def _plot(path: Path, found: Calibration, title: str) -> None:
+    from semif.calibrate import ALL
+    from semif.plots import Panel, reliability
+
+    panels = []
+    for phase, (before, after) in found.curves.items():
+        one, other = found.before, found.after
+        if phase != ALL:
+            one, other = one["phases"][phase], other["phases"][phase]
+        panels.append(Panel(phase, before, after, one["ece"], other["ece"]))
+    reliability(path, panels, title)
+
+
+# verify
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from semif.jsonl import iter_rows
+    from semif.llama import build
+    from semif.verify import Logged, Revisions, summary, verify
+
+    path: Path = args.log / ".sia" / "decisions.jsonl" if args.log.is_dir() else args.log
+    folder = path.absolute().parent
+    if not path.is_file():
+        say(f"{path} is no decision log")
+        return EXIT_USAGE
+    bad: list[object] = []
+    report = _reporter(bad)
+    rows = []
+    for value in iter_rows(path, report):
+        try:
+            rows.append(Logged.from_json(value, str(path)))
+        except DecisionError as error:
+            report(error)
+    if args.since:
+        rows = [row for row in rows if row.said.time >= args.since]
+    rows = rows[-args.limit :] if args.limit else rows
+    find = Revisions(folder.parent if folder.name == ".sia" else None, args.model, args.threads)
+    with progress(len(rows), "verify") as advance:
+        checked = verify(rows, find, advance)
+    result = {"file": str(path), "unreadable": len(bad), **summary(checked, build())}
+    if args.json:
+        put(result)
+    else:
+        print(_verify_text(result))
+    return EXIT_FAILED if result["unequal"] or bad else 0
+
+
+def _verify_text(result: dict[str, Any]) -> str:
+    lines = [
+        f"{row['id']}  {row['time']}  {row['phase']}  {row['revision']}: "
+        + "; ".join(f"{kind}: {text}" for kind, text in row["why"].items())
+        for row in result["problems"]
+    ]
+    dp = "" if result["largest_dp"] is None else f"; largest Δp {result['largest_dp']:.4f}"
+    lines.append(
+        f"{result['rows']} rows, {result['equal']} equal, {result['unequal']} not, "
+        f"{result['unreadable']} unreadable{dp}"
+    )
+    if result["other_build"]:
+        lines.append(f"{result['other_build']} rows were made by another build of the engine")
+    return "\n".join(lines)
