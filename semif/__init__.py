@@ -8,7 +8,7 @@
 """
 
 from semif.engine import Engine, load
-from semif.errors import Aborted, DecisionError, FileError, ModelError, SemifError
+from semif.errors import Aborted, DecisionError, FileError, ModelError, RemoteError, SemifError
 from semif.revision import Registry, Revision, shipped
 from semif.types import Answer, Decider, Decision, Option
 
@@ -23,6 +23,7 @@ __all__ = [
     "ModelError",
     "Option",
     "Registry",
+    "RemoteError",
     "Revision",
     "SemifError",
     "load",

@@ -12,9 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from semif.errors import EXIT_FAILED, EXIT_UNAVAILABLE, DecisionError, SemifError
+from semif import cli_measure, cli_train
+from semif.cli_serve import add_remote, add_serve, remote
+from semif.errors import EXIT_FAILED, DecisionError, SemifError
+from semif.terminal import EXIT_USAGE
+from semif.terminal import put as _put
+from semif.terminal import say as _say
+from semif.writing import command
 
-EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
 
@@ -65,7 +70,10 @@ def _parser() -> argparse.ArgumentParser:
     decide.add_argument(
         "--readout", choices=("branches", "letters"), help="another readout than the revision's"
     )
+    add_remote(decide)
     decide.set_defaults(run=_decide)
+
+    add_serve(commands)
 
     export = commands.add_parser(
         "export",
@@ -77,34 +85,10 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--home", metavar="DIR", type=Path, required=True)
     export.set_defaults(run=_export)
 
-    train = commands.add_parser(
-        "train",
-        help="tune the adapter for decisions",
-        description="Tune the parent revision's adapter on labelled texts and write a revision "
-        "folder, whose path is printed. Working files stay in DIR/work. Needs the extra dream.",
-    )
-    train.add_argument("--out", metavar="DIR", type=Path, required=True)
-    train.add_argument("--model", metavar="PATH", help="GGUF model (default: the embedded one)")
-    train.add_argument(
-        "--parent", metavar="DIR", type=Path, help="revision folder (default: the shipped one)"
-    )
-    train.add_argument(
-        "--data", metavar="DIR", type=Path, help="folder of texts (default: those shipped)"
-    )
-    train.add_argument("--epochs", type=int, default=2)
-    train.add_argument("--focus", action="store_true", help="draw them for the main job")
-    train.add_argument("--rate", type=float, default=5e-4, help="peak learning rate")
-    train.add_argument("--layers", type=int, default=14, help="tuned, from the top (default: 14)")
-    train.add_argument("--rows-limit", type=int, metavar="N", help="use a sample of the rows")
-    train.add_argument("--seed", type=int, default=0)
-    train.add_argument("--threads", type=int, default=2)
-    train.add_argument(
-        "--minutes", type=float, metavar="N", help="end training then, and keep the best so far"
-    )
-    train.add_argument(
-        "--resume", action="store_true", help="go on from the last checkpoint of the same run"
-    )
-    train.set_defaults(run=_train)
+    cli_train.add(commands)
+    cli_measure.add(commands)
+
+    command.add(commands)
 
     revisions = commands.add_parser("revisions", help="list revisions or show one")
     which = revisions.add_subparsers(required=True, metavar="COMMAND")
@@ -117,17 +101,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _say(message: object) -> None:
-    print(f"semif: {message}", file=sys.stderr)
-
-
-def _put(row: dict[str, Any]) -> None:
-    sys.stdout.buffer.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
-    sys.stdout.buffer.flush()
-
-
 def _decide(args: argparse.Namespace) -> int:
     from semif.engine import Engine, load
+    from semif.inputs import entries
+    from semif.log import MassAlarm, row
+    from semif.types import Decision
+
+    bad: list[DecisionError] = []
+
+    def report(error: DecisionError) -> None:
+        _say(error)
+        bad.append(error)
 
     with ExitStack() as stack:
         lines: BinaryIO = sys.stdin.buffer
@@ -137,30 +121,22 @@ def _decide(args: argparse.Namespace) -> int:
             except OSError as error:
                 _say(f"{args.file} cannot be read: {error.strerror}")
                 return EXIT_USAGE
-        model, revision = load(args.model, args.revision, args.readout)
-        engine = stack.enter_context(Engine(model, revision))
-        failed = [not _decide_line(engine, line, n) for n, line in enumerate(lines, start=1)]
-    return EXIT_FAILED if any(failed) else 0
-
-
-def _decide_line(engine: Any, line: bytes, number: int) -> bool:
-    from semif.jsonl import parse
-    from semif.log import row
-    from semif.types import Decision
-
-    if not line.strip():
-        return True
-    where = f"line {number}"
-    try:
-        value = parse(line)
-        if isinstance(value, str):
-            raise DecisionError(where, "row", value)
-        answer = engine.decide([Decision.from_json(value, where)])[0]
-    except DecisionError as error:
-        _say(error)
-        return False
-    _put(row(answer, "", datetime.now(UTC)))
-    return True
+        decider: Any
+        if args.url:
+            decider = stack.enter_context(remote(args))
+        else:
+            decider = stack.enter_context(Engine(*load(args.model, args.revision, args.readout)))
+        alarm = MassAlarm(_say)
+        name = "stdin" if args.file == "-" else args.file
+        for entry in entries(lines, name, Decision.from_json, report):
+            try:
+                (answer,) = decider.decide([entry.value])
+            except DecisionError as error:
+                report(entry.error(error))
+                continue
+            _put(row(answer, "", datetime.now(UTC)))
+            alarm.look([answer])
+    return EXIT_FAILED if bad else 0
 
 
 def _export(args: argparse.Namespace) -> int:
@@ -181,35 +157,6 @@ def _export(args: argparse.Namespace) -> int:
     if only_not:
         _say(f"{only_not} rows are only known not to be something, and left out")
     return EXIT_FAILED if problems else 0
-
-
-def _train(args: argparse.Namespace) -> int:
-    from semif.engine import load
-    from semif.revision import shipped
-    from semif.rows import shipped_data
-
-    if min(args.epochs, args.layers, args.threads, args.rows_limit or 1) < 1:
-        _say("--epochs, --layers, --threads and --rows-limit must be at least 1")
-        return EXIT_USAGE
-    model, parent = load(args.model, args.parent or shipped())
-    # Only now: torch must find the thread settings that the engine has made.
-    try:
-        from semif.train import Plan, train
-    except ModuleNotFoundError as error:
-        _say(f"{error.name} is missing; pip install 'sia-agent[dream]'")
-        return EXIT_UNAVAILABLE
-    plan = Plan(
-        epochs=args.epochs,
-        layers=args.layers,
-        rows_limit=args.rows_limit,
-        focus=args.focus,
-        rate=args.rate,
-        seed=args.seed,
-        minutes=args.minutes,
-        threads=args.threads,
-    )
-    print(train(model, parent, args.data or shipped_data(), args.out, plan, args.resume, _say))
-    return 0
 
 
 def _list(args: argparse.Namespace) -> int:

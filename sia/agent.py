@@ -20,7 +20,7 @@ from sia.brain import Brain
 from sia.budget import Budget
 from sia.entries import Note, Script, Text
 from sia.errors import SOME_FAILED
-from sia.events import Emit, Event, Notice, Ready, Said, TurnEnded
+from sia.events import Emit, Event, Notice, Ready, Said, Traced, TurnEnded
 from sia.generator.manual import ManualGenerator
 from sia.home import Home, new_session
 from sia.intake import Intake
@@ -96,6 +96,9 @@ class Agent:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
+    def _warn(self, text: str) -> None:
+        self.emit(Notice(text, "warning"))
+
     def now(self) -> datetime:
         return datetime.now(self.home.zone)
 
@@ -129,7 +132,7 @@ class Agent:
             self.emit(Notice(text, "warning"))
         self._tell_undelivered()
         self._tell_rolled_back()
-        self.brain = self._load(self.home, self.options.manual, self.options.model)
+        self.brain = self._load(self.home, self.options.manual, self.options.model, self._warn)
         session = self._session()
         secret = self.home.config.email.password_env
         passed = passed_environment(os.environ, (secret,) if secret else ())
@@ -144,6 +147,7 @@ class Agent:
                 self._alarm.stop()
             pool.close()
             scripts.close(keep_background=self.store.meta("ended") != "1")
+            self.brain.close()
         return code
 
     def close(self) -> None:
@@ -157,7 +161,7 @@ class Agent:
         self._alarm = Alarm(self._next_due, self._ring, self.loop.fail)
         self._alarm.start()
         self._intake.start()
-        self.emit(Ready(self.brain.revision.id))
+        self.emit(Ready(self.brain.decide.revision))
         # The one asked last comes last: it is the one that an answer goes to.
         for run in sorted(self.store.runs("asking"), key=lambda run: run.requeued):
             self.emit(asked(run))
@@ -225,8 +229,9 @@ class Agent:
         lost_scripts(session, lambda id: (self.home.scripts / id / "script.json").exists())
         if session.n == 0:
             scripts.forget(known)
-        decisions = DecisionLog(self.home.decisions)
+        decisions = DecisionLog(self.home.decisions, lambda text: self.emit(Traced(text)))
         questions, config = Questions.load(), self.home.config
+        guard = config.skills.guard
         runs = Runs(
             home=self.home,
             store=self.store,
@@ -246,13 +251,13 @@ class Agent:
             scripts=scripts,
             machine=Machine(self.home.folder),
             navigator=Navigator(
-                brain.decide, brain.thresholds, questions, new_row_id, config.skills.guard
+                brain.decide, brain.thresholds(brain.decide), questions, new_row_id, guard
             ),
             runs=runs,
             generator=brain.generator,
             budget=self._budget(brain),
             tree=lambda: self.holder.tree,
-            revision=brain.revision.id,
+            revision=brain.decide.revision,
             turns=config.loop.turns,
             since=datetime.now(UTC),
         )
@@ -261,7 +266,8 @@ class Agent:
             self.loop = Loop(
                 self.store, session, steps, recorder, self.emit, self.now, config.queue.rate
             )
-            scheduler = Scheduler(brain.admit, brain.thresholds, questions, new_row_id)
+            taus = brain.thresholds(brain.admit)
+            scheduler = Scheduler(brain.admit, taus, questions, new_row_id)
             self._intake = Intake(
                 self.store, self.loop, scheduler, decisions, self.emit, config.queue.limit
             )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 import semif
 from semif.revision import Registry, Revision
+from sia import deciders
 from sia.config import Config, GeneratorConfig
 from sia.errors import ConfigError
 from sia.generator.manual import ManualGenerator
@@ -28,9 +30,14 @@ class Brain:
     generator: Generator
     count: Callable[[str], int]
 
-    @property
-    def thresholds(self) -> Mapping[str, float]:
-        return self.revision.contents.thresholds
+    def close(self) -> None:
+        """Give back what the deciders hold."""
+        for decider in (self.admit, self.decide):
+            deciders.close(decider)
+
+    def thresholds(self, decider: semif.Decider) -> Mapping[str, float]:
+        """By phase, of whoever answers for ``decider`` at the moment."""
+        return deciders.thresholds(decider, self.revision)
 
 
 def threads(config: Config) -> int:
@@ -46,8 +53,16 @@ def pinned(home: Home, model: str | None) -> tuple[object, Revision]:
     return semif.load(model or chosen.path or None, own, gpu_layers=chosen.gpu_layers)
 
 
-def load(home: Home, manual: ManualGenerator | None = None, model: str | None = None) -> Brain:
-    """Load everything. Raises semif.ModelError, ConfigError; each in one line."""
+def load(
+    home: Home,
+    manual: ManualGenerator | None = None,
+    model: str | None = None,
+    tell: Callable[[str], None] = lambda line: print(f"sia: {line}", file=sys.stderr),
+) -> Brain:
+    """Load everything. Raises semif.SemifError, ConfigError; each in one line.
+
+    tell: hears of a server that fails to decide, and of its recovery.
+    """
     weights, revision = pinned(home, model)
     count, size = threads(home.config), home.config.model.context
     generator = manual or make_generator(home.config, weights, revision)
@@ -56,10 +71,13 @@ def load(home: Home, manual: ManualGenerator | None = None, model: str | None = 
     def tokens(text: str) -> int:
         return len(weights.tokenize(text, special=False))
 
+    admit, decide = deciders.make(
+        home, lambda: semif.Engine(weights, revision, count, size), revision, tell, 2
+    )
     return Brain(
         revision=revision,
-        admit=semif.Engine(weights, revision, count, size),
-        decide=semif.Engine(weights, revision, count, size),
+        admit=admit,
+        decide=decide,
         generator=generator,
         count=tokens,
     )
@@ -86,6 +104,7 @@ def make_generator(config: Config, weights: object, revision: Revision) -> Gener
             max_tokens=chosen.max_tokens,
             insecure=chosen.insecure,
         )
+    from semif.writing.pin import prompts
     from sia.generator.local import LocalGenerator
 
     adapter = weights.adapter(revision.write_path) if revision.write_path else None
@@ -98,6 +117,7 @@ def make_generator(config: Config, weights: object, revision: Revision) -> Gener
         seed=chosen.seed,
         proven=_proven(chosen, revision.proven),
         adapter=adapter,
+        prompts=prompts(revision),
     )
 
 

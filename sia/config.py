@@ -36,6 +36,25 @@ class ModelConfig(Section):
     """Tokens of a decision's context."""
 
 
+class DeciderConfig(Section):
+    url: str = ""
+    """A server to decide with, up to and with /v1. Default: the model decides here."""
+    dialect: Literal["systemone", "openai"] = "systemone"
+    """systemone: semif serve and its kin. openai: chat completions that give top_logprobs."""
+    model: str = ""
+    """The name by which the server knows its model; openai needs it."""
+    token_env: str = ""
+    """The environment variable that holds the bearer token."""
+    token_file: str = ""
+    """The file that holds it, relative to the home."""
+    fallback: Literal["local", "none"] = "local"
+    """Who decides while the server fails: the model here, or nobody, and SIA ends."""
+    timeout: float = 10.0
+    """Seconds for one reply."""
+    insecure: bool = False
+    """Allow plain http to another machine."""
+
+
 class GeneratorConfig(Section):
     kind: Literal["local", "openai", "manual"] = "local"
     context: int = 8192
@@ -56,7 +75,7 @@ class GeneratorConfig(Section):
     timeout: float = 120.0
     proven: list[str] | None = None
     """Writing tasks this generator is good enough for. Default: what the revision proved; for
-    openai and manual, all: act, message, judge, name, summarise, report."""
+    openai and manual, all: act, message, judge, name, summarise, report, rewrite."""
 
 
 class ScriptsConfig(Section):
@@ -114,6 +133,7 @@ class NotesConfig(Section):
 class Config(Section):
     person: PersonConfig = PersonConfig()
     model: ModelConfig = ModelConfig()
+    decider: DeciderConfig = DeciderConfig()
     generator: GeneratorConfig = GeneratorConfig()
     scripts: ScriptsConfig = ScriptsConfig()
     queue: QueueConfig = QueueConfig()
@@ -125,6 +145,7 @@ class Config(Section):
 
 
 _POSITIVE = (
+    "decider.timeout",
     "generator.context",
     "generator.max_tokens",
     "generator.timeout",
@@ -211,6 +232,10 @@ def _check(config: Config, path: Path) -> None:
         )
     if config.generator.kind == "openai" and not config.generator.url:
         raise ConfigError(f"{path}: generator.kind is openai: set generator.url too")
+    if config.decider.url and config.decider.dialect == "openai" and not config.decider.model:
+        raise ConfigError(f"{path}: decider.dialect is openai: set decider.model too")
+    if config.decider.token_env and config.decider.token_file:
+        raise ConfigError(f"{path}: set decider.token_env or decider.token_file, not both")
     if config.person.timezone:
         from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 

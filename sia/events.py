@@ -71,6 +71,13 @@ class Notice:
 
 
 @dataclass(frozen=True)
+class Traced:
+    """One line for ``.sia/log/sia.log``; nobody is shown it."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Ready:
     """The models are loaded."""
 
@@ -82,5 +89,5 @@ class TurnEnded:
     n: int
 
 
-Event = Said | Asked | Kept | Admitted | Routed | Ended | Notice | Ready | TurnEnded
+Event = Said | Asked | Kept | Admitted | Routed | Ended | Notice | Traced | Ready | TurnEnded
 Emit = Callable[[Event], None]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from semif.types import Answer, Decider
 from sia.questions import Questions, View
+from sia.scheduler import TAU
 from sia.skills.tree import Tree
 
 UNCOVERED = "-"
@@ -78,11 +79,12 @@ class Navigator:
         return (UNCOVERED if name == "create_skill" else f"{category}/{name}"), p
 
     def _covers(self, text: str, tree: Tree, skill: str) -> bool:
-        tau = self.thresholds.get("cover")
-        if tau is None or not self.guard:
+        if "cover" not in self.thresholds or not self.guard:
             return True
         view = View(text, skill=f"{skill}: {tree.skill(skill).description}")
-        return self._decide("cover", view, []).probs["yes"] >= tau
+        answer = self._decide("cover", view, [])
+        # Looked up last: another decider may have stood in, and it has thresholds of its own.
+        return answer.probs["yes"] >= self.thresholds.get("cover", TAU)
 
 
 def _second(ranked: list[tuple[str, float]]) -> str:

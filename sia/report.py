@@ -67,6 +67,7 @@ def status(home: Home, store: Store) -> dict[str, Any]:
         "question": question(store),
         "reminders": _reminders(home, store),
         "background": background(store),
+        "decider": home.config.decider.url,
         "revision": _revision(home),
     }
 

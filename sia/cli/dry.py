@@ -12,7 +12,7 @@ from typing import Any
 from semif import DecisionError
 from semif.engine import Engine
 from semif.types import Answer
-from sia import brain
+from sia import brain, deciders
 from sia import home as homes
 from sia.agent import new_row_id
 from sia.entries import ProcessView
@@ -33,9 +33,15 @@ def run(options: argparse.Namespace, folder: Path) -> int:
     weights, revision = brain.pinned(home, getattr(options, "model", None))
     config = home.config
     code = DONE
-    with Engine(weights, revision, brain.threads(config), config.model.context) as engine:
-        decide = _admit if options.command == "admit" else _route
-        work = decide(options, home, engine, revision.contents.thresholds)
+    (decider,) = deciders.make(
+        home,
+        lambda: Engine(weights, revision, brain.threads(config), config.model.context),
+        revision,
+        lambda line: print(f"sia: {line}", file=sys.stderr),
+    )
+    decide = _admit if options.command == "admit" else _route
+    work = decide(options, home, decider, deciders.thresholds(decider, revision))
+    try:
         for text in texts:
             try:
                 result = work(text)
@@ -44,6 +50,8 @@ def run(options: argparse.Namespace, folder: Path) -> int:
                 code = SOME_FAILED
                 continue
             print(json.dumps(result, ensure_ascii=False) if options.json else _words(result))
+    finally:
+        deciders.close(decider)
     return code
 
 
@@ -62,8 +70,8 @@ def _texts(options: argparse.Namespace) -> Iterator[str]:
     yield from (line.strip() for line in lines if line.strip())
 
 
-def _admit(options, home, engine, thresholds):
-    scheduler = Scheduler(engine, thresholds, Questions.load(), new_row_id)
+def _admit(options, home, decider, thresholds):
+    scheduler = Scheduler(decider, thresholds, Questions.load(), new_row_id)
     process = ProcessView("", 0, "", options.process) if options.process else None
     situation = Situation(process=process)
 
@@ -79,7 +87,7 @@ def _admit(options, home, engine, thresholds):
     return admit
 
 
-def _route(options, home, engine, thresholds):
+def _route(options, home, decider, thresholds):
     roots = (options.skills,) if options.skills else home.skill_roots
     if options.skills and not options.skills.is_dir():
         raise UsageError(f"{options.skills} is not a folder of skills")
@@ -87,7 +95,7 @@ def _route(options, home, engine, thresholds):
     for problem in found.problems:
         print(f"sia: {problem}", file=sys.stderr)
     navigator = Navigator(
-        engine, thresholds, Questions.load(), new_row_id, home.config.skills.guard
+        decider, thresholds, Questions.load(), new_row_id, home.config.skills.guard
     )
 
     def route(text: str) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def look(agent: Agent, store: Store, *, ending: bool, wanted: bool, approving: b
         unread=len(store.inputs()),
         question=approving or question is not None,
         options=("yes", "no") if approving else tuple(options),
-        revision=agent.brain.revision.id if agent.brain else "",
+        revision=agent.brain.decide.revision if agent.brain else "",
         n=int(store.meta("session_n", "0")),
     )
 

@@ -70,6 +70,8 @@ def render_status(data: dict[str, Any], width: int = 80, paint: Paint = plain) -
         kept += f", next {_moment(reminders['next']['due'])}: {reminders['next']['text']}"
     rows.append(("reminders", kept))
     rows += [("script", f"{item['id']} $ {item['command']}") for item in data["background"]]
+    if data["decider"]:
+        rows.append(("decider", data["decider"]))
     revision = data["revision"]
     rows.append(("revision", revision["problem"] or f"{revision['id']} ({revision['readout']})"))
     session = f"{data['session']}, iteration {data['iteration']}" if data["session"] else "none yet"

@@ -50,7 +50,7 @@ class DoubleAgent:
 
     def run(self) -> int:
         self.brain = SimpleNamespace(
-            revision=SimpleNamespace(id="3f2a91c04d11"), count=lambda text: len(text) // 4
+            decide=SimpleNamespace(revision="3f2a91c04d11"), count=lambda text: len(text) // 4
         )
         self.emit(Ready("3f2a91c04d11"))
         for asking in self.store.runs("asking"):

@@ -4,7 +4,7 @@ import threading
 
 from semif.errors import DecisionError
 from sia.entries import ErrorEntry, InputEntry, Note, Script, Step, WriteStdout
-from sia.events import Admitted, Asked, Ended, Notice, Said, TurnEnded
+from sia.events import Admitted, Asked, Ended, Notice, Said, Traced, TurnEnded
 from sia.prompt import prompt
 
 ECHO = """
@@ -73,6 +73,16 @@ def test_a_request_is_worked_from_start_to_end(make, skill) -> None:
     assert {(label["polarity"], label["source"], label["weight"]) for label in labels} == {
         ("is", "verified", 1.0)
     }
+
+
+def test_a_low_token_mass_is_traced_once(make, skill) -> None:
+    skill("echo", ECHO)
+    rig = make()
+    rig.decider.mass = 0.3
+    assert rig.all("echo one", "echo two") == 0
+    (traced,) = [event for event in rig.events if isinstance(event, Traced)]
+    assert "allowed_token_mass 0.300 is below 0.5: prompt scripted" in traced.text
+    assert not [event for event in rig.events if isinstance(event, Notice)]
 
 
 def test_what_comes_in_meanwhile_is_not_labelled_by_the_outcome(make, skill, home) -> None:

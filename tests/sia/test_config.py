@@ -32,6 +32,16 @@ def path(tmp_path: Path) -> Path:
         ("[scripts]\nshown_bytes = 0", "scripts.shown_bytes = 0: must be a finite number above 0"),
         ("[scripts]\nfile_bytes = 100", "scripts.file_bytes = 100: must be at least 32,768"),
         ("[generator]\ntimeout = 0", "generator.timeout = 0.0: must be a finite number above 0"),
+        ("[decider]\ntimeout = 0", "decider.timeout = 0.0: must be a finite number above 0"),
+        ("[decider]\ndialect = 'soap'", "decider.dialect: invalid enum value 'soap'"),
+        (
+            "[decider]\nurl = 'x'\ndialect = 'openai'",
+            "decider.dialect is openai: set decider.model",
+        ),
+        (
+            "[decider]\ntoken_env = 'A'\ntoken_file = 'b'",
+            "set decider.token_env or decider.token_file",
+        ),
         ("[model]\nthreads = -1", "model.threads = -1: must be 0 or more"),
         ("[generator]\ncontext = 512", "generator.context = 512: must be above max_tokens, 512"),
         ("[loop]\ncontext_limit = 101", "loop.context_limit = 101: must be from 1 to 100"),

@@ -1,0 +1,95 @@
+"""Who decides: the engine of this home, or a server with that engine behind it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import semif
+from semif.client import LogprobsDecider, RemoteDecider
+from semif.fallback import Calibrated, Closing, FallbackDecider, Outage
+from semif.remote import is_token
+from semif.revision import Revision
+from sia.config import DeciderConfig
+from sia.errors import ConfigError
+from sia.home import Home
+
+# Of a server that names none. What says an open question is answered is asked at all only where
+# there is a threshold for it, and whoever decides instead of a trained revision can be asked that.
+THRESHOLDS = {"answers": 0.5}
+
+
+def make(
+    home: Home,
+    engine: Callable[[], semif.Decider],
+    revision: Revision,
+    tell: Callable[[str], None],
+    count: int = 1,
+    outage: Outage | None = None,
+) -> list[semif.Decider]:
+    """``count`` deciders, one a thread. engine: makes one of the pinned ``revision``.
+
+    A server that fails is told about, in one line, and the engine decides instead; RemoteError
+    where ``decider.fallback`` says that it must not. ConfigError for what cannot be a server.
+    """
+    chosen = home.config.decider
+    if not chosen.url:
+        return [engine() for _ in range(count)]
+    remote = _remote(chosen, home.folder)
+    if chosen.fallback == "none":
+        remote.connect()
+        return [remote] * count  # any thread may call it
+    outage = outage or Outage()  # one for all: what one of them finds out, the others know
+    own = revision.contents.thresholds
+    made = [FallbackDecider(remote, engine(), own, tell, outage) for _ in range(count)]
+    for decider in made:
+        decider.connect()
+    return list(made)
+
+
+def close(decider: semif.Decider) -> None:
+    """Give back what a decider holds."""
+    if isinstance(decider, Closing):
+        decider.close()
+
+
+def thresholds(decider: semif.Decider, revision: Revision) -> Mapping[str, float]:
+    """Those of whoever answers for ``decider`` at the moment; of the pinned revision otherwise."""
+    if isinstance(decider, Calibrated):
+        return decider.thresholds
+    return revision.contents.thresholds
+
+
+def _remote(chosen: DeciderConfig, folder: Path) -> RemoteDecider | LogprobsDecider:
+    kind = RemoteDecider if chosen.dialect == "systemone" else LogprobsDecider
+    try:
+        return kind(
+            chosen.url,
+            chosen.model,
+            token=_token(chosen, folder),
+            timeout=chosen.timeout,
+            insecure=chosen.insecure,
+            thresholds=THRESHOLDS,
+        )
+    except semif.RemoteError as error:
+        raise ConfigError(f"sia.toml: {error}") from error
+
+
+def _token(chosen: DeciderConfig, folder: Path) -> str | None:
+    if chosen.token_file:
+        path = folder / Path(chosen.token_file).expanduser()
+        try:
+            token, where = path.read_text("utf-8", "replace").strip(), f"the file {path}"
+        except OSError as error:
+            message = f"{path} cannot be read: {error.strerror}"
+            raise ConfigError(f"sia.toml: decider.token_file: {message}") from error
+    elif chosen.token_env:
+        token, where = os.environ.get(chosen.token_env, ""), chosen.token_env
+        if not token:
+            raise ConfigError(f"sia.toml: decider.token_env names {where}, which is not set")
+    else:
+        return None
+    if not is_token(token):
+        raise ConfigError(f"sia.toml: the token in {where} is empty or has characters no token has")
+    return token
