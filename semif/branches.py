@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from semif.encoding import Encoded, encode
@@ -49,23 +49,31 @@ class _Tally:
 
 
 class Branches:
-    """Reads decisions by branches, each phase in its own prompt; keeps heads in its session."""
+    """Reads decisions by branches; keeps heads in its session.
+
+    `prompts` by phase; that of "" is for all others.
+    """
 
     def __init__(
         self,
         model: Model,
-        prompt_for: Callable[[str], BranchesPrompt],
+        prompts: Mapping[str, BranchesPrompt],
         adapter: Adapter | None,
         threads: int,
         n_ctx: int,
     ) -> None:
-        self._prompt_for = prompt_for
+        self._prompts = prompts
         self._model = model
-        self._answers: dict[str, tuple[int, int]] = {}
-        self._slots(prompt_for(""))
+        # By version; a prompt that does not fit the model is refused before anything is read.
+        self._answers = {
+            prompt.prompt_version: tuple(
+                answer_token(model, prompt, text) for text in (prompt.yes, prompt.no)
+            )
+            for prompt in prompts.values()
+        }
         self.session = Session(model, n_ctx, N_SEQ, threads, adapter=adapter, flash=True)
-        self._limit = min(self.session.n_ctx, model.n_ctx_train)
-        self._prefixes = Prefixes(self.session, self._limit)
+        self.limit = min(self.session.n_ctx, model.n_ctx_train)
+        self._prefixes = Prefixes(self.session, self.limit)
 
     def read(self, decisions: Sequence[Decision]) -> list[Reading]:
         """Score decisions, as many as fit into each decode; DecisionError when one is too long."""
@@ -73,16 +81,16 @@ class Branches:
         tallies: list[_Tally] = []
         for index, decision in enumerate(decisions):
             prompt = self._prompt_for(decision.phase)
-            encoded = encode(self._model, prompt, decision, self._limit)
+            encoded = encode(self._model, prompt, decision, self.limit)
             tallies.append(_Tally(encoded, prompt.prompt_version))
             branches = _distinct(encoded)
-            wanted += units(index, encoded.head, encoded.body, branches, self._limit)
+            wanted += units(index, encoded.head, encoded.body, branches, self.limit)
         for unit, evaluated in self._prefixes.evaluate(wanted):
-            prompt = self._prompt_for(decisions[unit.index].phase)
-            self._take(tallies[unit.index], evaluated, self._slots(prompt))
+            tally = tallies[unit.index]
+            self._take(tally, evaluated, self._answers[tally.prompt_version])
         return [tally.reading() for tally in tallies]
 
-    def _take(self, tally: _Tally, evaluated: Evaluated, answers: tuple[int, int]) -> None:
+    def _take(self, tally: _Tally, evaluated: Evaluated, answers: tuple[int, ...]) -> None:
         yes, no = answers
         for row in evaluated.rows:
             tally.margins.append(float(row[yes] - row[no]))
@@ -91,12 +99,8 @@ class Branches:
         tally.splits += evaluated.splits
         tally.neighbours = max(tally.neighbours, evaluated.neighbours)
 
-    def _slots(self, prompt: BranchesPrompt) -> tuple[int, int]:
-        """The tokens of yes and no in a prompt."""
-        if prompt.prompt_version not in self._answers:
-            yes, no = (answer_token(self._model, prompt, text) for text in (prompt.yes, prompt.no))
-            self._answers[prompt.prompt_version] = yes, no
-        return self._answers[prompt.prompt_version]
+    def _prompt_for(self, phase: str) -> BranchesPrompt:
+        return self._prompts.get(phase) or self._prompts[""]
 
 
 def answer_token(model: Model, prompt: BranchesPrompt, text: str) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from semif import models, revision
@@ -45,12 +44,20 @@ class Engine:
         self._pinned = revision
         self._readout: Readout
         if pinned.readout == "branches":
-            prompts = partial(_prompt_for, revision)
+            prompts = {"": branches_prompt(pinned.prompt_version)} | {
+                phase: branches_prompt(version) for phase, version in pinned.prompt_versions.items()
+            }
             self._readout = Branches(model, prompts, adapter, threads, n_ctx)
+        elif pinned.prompt_versions:
+            raise ModelError(f"revision {revision.id}: the readout letters has one prompt for all")
         else:
-            self._readout = Letters(
-                model, letters_prompt(pinned.prompt_version), adapter, threads, n_ctx
-            )
+            prompt = letters_prompt(pinned.prompt_version)
+            self._readout = Letters(model, prompt, adapter, threads, n_ctx)
+
+    @property
+    def limit(self) -> int:
+        """The most tokens that the prompt of a decision may have."""
+        return self._readout.limit
 
     def __enter__(self) -> Engine:
         return self
@@ -77,13 +84,12 @@ class Engine:
         Raises DecisionError naming row and field before anything is evaluated, when a decision
         is malformed or its prompt longer than the context; nothing is ever truncated.
         """
-        n_ctx = self._readout.session.n_ctx
         for decision in decisions:
             decision.check()
             # Far above what fits: say so without tokenising megabytes first.
             least = sum(sizes(decision).values()) // _CHARACTERS_PER_TOKEN
-            if least > n_ctx:
-                raise too_long(decision, least, n_ctx)
+            if least > self.limit:
+                raise too_long(decision, least, self.limit)
         start = time.perf_counter()
         readings = self._readout.read(decisions)
         ms = (time.perf_counter() - start) * 1000 / (sum(r.tokens for r in readings) or 1)
@@ -123,10 +129,6 @@ class Engine:
                 "neighbours": reading.neighbours,
             },
         )
-
-
-def _prompt_for(revision: Revision, phase: str) -> BranchesPrompt:
-    return branches_prompt(revision.prompt_for(phase))
 
 
 def softmax(scores: Mapping[str, float]) -> dict[str, float]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from semif.encoding import Tokens, common
 from semif.errors import DecisionError, ModelError
@@ -38,8 +40,8 @@ class Letters:
         )
         self._chat = chat(template, bos, eos)
         self.session = Session(model, n_ctx, N_SEQ, threads, adapter=adapter, flash=True)
-        self._limit = min(self.session.n_ctx, model.n_ctx_train)
-        self._prefixes = Prefixes(self.session, self._limit)
+        self.limit = min(self.session.n_ctx, model.n_ctx_train)
+        self._prefixes = Prefixes(self.session, self.limit)
         self._last: Tokens = ()
 
     def read(self, decisions: Sequence[Decision]) -> list[Reading]:
@@ -50,18 +52,19 @@ class Letters:
         prompts = [self.prompt(decision) for decision in decisions]
         texts = [text for text, _ in prompts]
         tokens = [tuple(of_prompt) for _, of_prompt in prompts]
+        every = _shared(tokens) if len(tokens) > 1 else ()
+        first = self._prefixes.hold(every)
         wanted = []
-        for index, own in enumerate(tokens):
-            head = self._head(own, [other for other in tokens if other is not own])
-            wanted.append(Unit(index, head, (), (own[len(head) :],)))
+        for index, head in enumerate(self._heads(decisions, tokens, every)):
+            wanted.append(Unit(index, head, (), (tokens[index][len(head) :],)))
         found = {
-            unit.index: self._reading(
-                decisions[unit.index], texts[unit.index], unit.cells, evaluated
-            )
+            unit.index: self._reading(decisions[unit.index], texts[unit.index], unit, evaluated)
             for unit, evaluated in self._prefixes.evaluate(wanted)
         }
         if tokens:
             self._last = tokens[-1]
+            # What was evaluated for all counts for the first.
+            found[0] = replace(found[0], tokens=found[0].tokens + first)
         return [found[index] for index in range(len(decisions))]
 
     def prompt(self, decision: Decision) -> tuple[str, list[int]]:
@@ -69,8 +72,8 @@ class Letters:
         user = self._prompt.user(decision)
         text = self._chat(self._prompt.system, user)
         tokens = self._tokens(text, user, decision)
-        if len(tokens) > self._limit:
-            raise too_long(decision, len(tokens), self._limit)
+        if len(tokens) > self.limit:
+            raise too_long(decision, len(tokens), self.limit)
         for letter, slot in list(self._slots.items())[: len(decision.options)]:
             if self._tokens(text + letter, user, decision) != [*tokens, slot]:
                 raise ModelError(
@@ -105,18 +108,31 @@ class Letters:
             + tokenize(tail, special=True)
         )
 
-    def _head(self, own: Tokens, together: Sequence[Tokens]) -> Tokens:
-        """What to keep of a prompt: the longest beginning that it shares with one read together.
+    def _heads(
+        self, decisions: Sequence[Decision], tokens: Sequence[Tokens], every: Tokens
+    ) -> list[Tokens]:
+        """What to keep of each prompt, where `every` one begins so.
 
-        Of a prompt read alone all but its end, where it can be cut back to what the next one
-        shares; else what it shares with the one before.
+        Of prompts read together what those on one state have in common. Of a prompt read alone
+        all but its end, where it can be cut back to what the next one shares; else what it shares
+        with the one before.
         """
-        if not together and self.session.can_cut:
-            return own[:-1]
-        others = together or [self._last]
-        return own[: min(max(common(own, other) for other in others), len(own) - 1)]
+        if len(tokens) < 2:
+            whole = [own if self.session.can_cut else _shared((own, self._last)) for own in tokens]
+            return [head[: len(own) - 1] for head, own in zip(whole, tokens, strict=True)]
+        by_state: dict[str, list[int]] = {}
+        for index, decision in enumerate(decisions):
+            state = json.dumps(decision.state, sort_keys=True, default=dict)
+            by_state.setdefault(state, []).append(index)
+        heads = [every] * len(tokens)
+        for indexes in by_state.values():
+            if len(indexes) > 1:
+                head = _shared([tokens[index] for index in indexes])
+                for index in indexes:
+                    heads[index] = head
+        return heads
 
-    def _reading(self, decision: Decision, text: str, cells: int, evaluated: Evaluated) -> Reading:
+    def _reading(self, decision: Decision, text: str, unit: Unit, evaluated: Evaluated) -> Reading:
         (row,) = evaluated.rows
         slots = list(self._slots.values())[: len(decision.options)]
         return Reading(
@@ -128,7 +144,16 @@ class Letters:
             prompt_version=self._prompt.prompt_version,
             prompt_sha256=hashlib.sha256(text.encode("utf-8")).hexdigest(),
             tokens=evaluated.tokens,
-            prompt_tokens=cells,
+            prompt_tokens=unit.cells,
             splits=evaluated.splits,
             neighbours=evaluated.neighbours,
         )
+
+
+def _shared(prompts: Sequence[Tokens]) -> Tokens:
+    """The common beginning of prompts, short of the end of each."""
+    first, *others = prompts
+    length = min(map(len, prompts)) - 1
+    for other in others:
+        length = min(length, common(first, other))
+    return first[: max(0, length)]

@@ -199,6 +199,11 @@ class Model:
         return bool(c.llama_model_is_recurrent(self.handle) or c.llama_model_is_hybrid(self.handle))
 
     @property
+    def hybrid(self) -> bool:
+        """Whether some layers keep a running state and others attend."""
+        return bool(self._c.llama_model_is_hybrid(self.handle))
+
+    @property
     def chat_template(self) -> str | None:
         return self.meta("tokenizer.chat_template")
 
@@ -346,7 +351,8 @@ class Session:
 
         `want_logits` are indexes into `tokens`, whose rows `logits` gives until the next decode.
         More than `n_batch` tokens go in several batches. On any error the sequences are cut back
-        to what they held before, which asks that tokens are only ever appended.
+        to what they held before, which asks that tokens are only ever appended; of a model whose
+        memory cannot be cut they are forgotten.
         Raises `Aborted`, or `ModelError` when the memory is full or llama.cpp fails.
         """
         if not self._free.alive:
@@ -441,7 +447,8 @@ class Session:
             for s in seq:
                 first[s] = min(position, first.get(s, position))
         for seq_id, position in first.items():
-            self.keep(seq_id, position)
+            # What cannot be cut is forgotten whole, so that nothing half evaluated stays.
+            self.keep(seq_id, position if self.can_cut else 0)
 
     def logits(self, i: int) -> np.ndarray:
         """Row i of the last decode: float32 [n_vocab], a copy of its own."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from semif.encoding import Tokens, common
+from semif.errors import ModelError
 from semif.llama import Session
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 MAX_BRANCHES = 64
 MAX_KEPT = 32
+# Of one decode: each may be kept, and one more that a new one begins like must stay meanwhile.
+_MAX_HEADS = MAX_KEPT - 1
 N_SEQ = MAX_BRANCHES + MAX_KEPT
 # A shorter common beginning saves less than its bookkeeping costs.
 _LEAST = 8
@@ -72,9 +75,18 @@ def units(
 
 
 class Prefixes:
-    """Evaluates units on a session of `N_SEQ` sequences, which nothing else may use."""
+    """Evaluates units on a session of `N_SEQ` sequences, which nothing else may use.
+
+    ModelError for a model without attention: the memory of a purely recurrent one does not hold
+    several branches of one beginning.
+    """
 
     def __init__(self, session: Session, limit: int) -> None:
+        if session.model.recurrent and not session.model.hybrid:
+            raise ModelError(
+                f"{session.model.path} is a purely recurrent model, which cannot read options side "
+                "by side; take one with attention layers"
+            )
         self._session = session
         self._limit = limit
         # Attention is paid over every cell in use, so a full memory would slow each decision:
@@ -90,6 +102,13 @@ class Prefixes:
             yield from self._decode(group)
         self._kept.trim()
 
+    def hold(self, head: Tokens) -> int:
+        """Keep a head that many are about to begin with; how many tokens that evaluated."""
+        if len(head) < _LEAST or self._kept.longest(head)[1] == len(head):
+            return 0
+        ((_, evaluated),) = self._decode([Unit(0, head, (), (head[-1:],))])
+        return evaluated.tokens - 1
+
     def _groups(self, wanted: Sequence[Unit]) -> Iterator[list[Unit]]:
         """Units for one decode each: at most 64 branches, and all cells they could need."""
         group: list[Unit] = []
@@ -98,7 +117,8 @@ class Prefixes:
         for unit in wanted:
             more = unit.cells - (len(unit.head) if unit.head in heads else 0)
             full = branches + len(unit.branches) > MAX_BRANCHES
-            if group and (full or len(group) == MAX_KEPT or cells + more > self._limit):
+            many = unit.head not in heads and len(heads) == _MAX_HEADS
+            if group and (full or many or cells + more > self._limit):
                 yield group
                 group, heads, branches, cells, more = [], set(), 0, 0, unit.cells
             group.append(unit)
@@ -116,14 +136,15 @@ class Prefixes:
         by_head: dict[Tokens, list[int]] = {}
         for unit, seqs in zip(group, owned, strict=True):
             by_head.setdefault(unit.head, []).extend(seqs)
-        self._kept.make_room(sum(unit.cells for unit in group), by_head)
+        own = sum(unit.cells - len(unit.head) for unit in group)
+        self._kept.make_room(own + sum(map(len, by_head)), by_head)
         fresh: list[Tokens] = []
         batch = _Batch()
         done = False
         try:
             cached = {}
-            for head, seqs in by_head.items():
-                cached[head] = self._place(head, seqs, by_head, batch, fresh)
+            for head, of_head in by_head.items():
+                cached[head] = self._place(head, of_head, by_head, batch, fresh)
             ends = [batch.grow(unit, seqs) for unit, seqs in zip(group, owned, strict=True)]
             wanted = [end for of_unit in ends for end in of_unit]
             self._session.decode(batch.tokens, batch.positions, batch.seqs, wanted)
@@ -243,7 +264,7 @@ class _Kept:
     def add(self, head: Tokens, busy: Collection[Tokens], source: Tokens) -> int:
         """A sequence to keep a new head in."""
         if len(self._seqs) == MAX_KEPT:
-            self._evict({*busy, source})  # never in vain: a decode has at most 32 heads
+            self._evict({*busy, source})  # never in vain: a decode has at most 31 heads
         numbers = range(MAX_BRANCHES, N_SEQ)
         self._seqs[head] = next(n for n in numbers if n not in self._seqs.values())
         return self._seqs[head]

@@ -120,8 +120,9 @@ def load_prompt(version: str) -> BranchesPrompt | LettersPrompt:
     if version not in known:
         raise ModelError(f"prompt version {version!r} is unknown; this program has {known}")
     data = folder.joinpath(f"{version}.json").read_bytes()
-    kind = LettersPrompt if version.startswith("direct-") else BranchesPrompt
-    return msgspec.json.decode(data, type=kind)
+    if version.startswith("direct-"):
+        return msgspec.json.decode(data, type=LettersPrompt)
+    return msgspec.json.decode(data, type=BranchesPrompt)
 
 
 def branches_prompt(version: str) -> BranchesPrompt:

@@ -32,9 +32,10 @@ class Reading:
 
 
 class Readout(Protocol):
-    """A way of reading decisions off a session, which it owns."""
+    """A way of reading decisions off a session, which it owns; `limit`: tokens of a prompt."""
 
     session: Session
+    limit: int
 
     def read(self, decisions: Sequence[Decision]) -> list[Reading]:
         """One reading per decision, in order. Not thread-safe."""

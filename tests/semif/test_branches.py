@@ -117,7 +117,7 @@ def test_a_criterion_whose_end_merges_with_the_state_is_cut_back(
     merging = msgspec.structs.replace(prompt, option="- {id}: {description} y")
     decisions = [make(state={"es": text}) for text in ("one", "two")]
     alone = tiny.tokenize(merging.render(decisions[0]).head, special=False)
-    readout = Branches(tiny, lambda _: merging, None, 1, 1024)
+    readout = Branches(tiny, {"": merging}, None, 1, 1024)
     readings = [readout.read([decision])[0] for decision in decisions]
     readout.session.close()
     assert readings[1].splits[0] == len(alone) - 1
@@ -231,7 +231,7 @@ def test_options_that_read_alike_share_one_probability(
 ) -> None:
     described = load_prompt("branches-state-v2")
     assert isinstance(described, BranchesPrompt)
-    readout = Branches(tiny, lambda _: described, None, 1, 1024)
+    readout = Branches(tiny, {"": described}, None, 1, 1024)
     two = (Option("a", "red"), Option("b", "blue"))
     three = (*two, Option("c", "red"))
     once, twice = (
@@ -241,6 +241,36 @@ def test_options_that_read_alike_share_one_probability(
     readout.session.close()
     assert twice["a"] == twice["c"] == pytest.approx(once["a"] / 2, abs=CLOSE)
     assert twice["b"] == pytest.approx(once["b"], abs=CLOSE)
+
+
+def test_as_many_new_heads_as_can_be_kept_and_more(
+    tiny: Model, prompt: BranchesPrompt, plain: Revision, make: Callable[..., Decision]
+) -> None:
+    decisions = [make(question=f"Does the text say {i}?") for i in range(2 * MAX_KEPT)]
+    with Engine(tiny, plain, 1, n_ctx=16384) as engine:
+        engine.decide([make(question="Does it?")])
+        answers = engine.decide(decisions)
+    for answer, decision in list(zip(answers, decisions, strict=True))[::9]:
+        assert answer.logits == pytest.approx(one_by_one(tiny, prompt, decision), abs=CLOSE)
+
+
+def test_a_head_that_many_share_takes_its_cells_once(
+    tiny: Model, plain: Revision, make: Callable[..., Decision]
+) -> None:
+    other = make(question="Something else?")
+    with Engine(tiny, plain, 1, n_ctx=2048) as engine:
+        engine.decide([other])
+        engine.decide([make(state=f"text {i}") for i in range(12)])
+        kept = engine.decide([other])[0]
+    assert kept.plan["splits"][0] > 50
+
+
+def test_a_prompt_of_one_phase_is_checked_when_the_engine_is_made(
+    tiny: Model, prompt: BranchesPrompt
+) -> None:
+    odd = msgspec.structs.replace(prompt, prompt_version="odd", no=" nope")
+    with pytest.raises(ModelError, match="no token of its own for ' nope'"):
+        Branches(tiny, {"": prompt, "triage": odd}, None, 1, 512)
 
 
 def test_an_abort_leaves_the_engine_usable(
@@ -264,7 +294,7 @@ def test_a_model_without_the_answers_as_tokens_is_refused(
     tiny: Model, prompt: BranchesPrompt
 ) -> None:
     with pytest.raises(ModelError, match="no token of its own for ' maybe'"):
-        Branches(tiny, lambda _: msgspec.structs.replace(prompt, yes=" maybe"), None, 1, 512)
+        Branches(tiny, {"": msgspec.structs.replace(prompt, yes=" maybe")}, None, 1, 512)
 
 
 def test_the_mass_of_the_slot(tiny: Model, plain: Revision, make: Callable[..., Decision]) -> None:

@@ -53,8 +53,8 @@ def test_reads_the_logits_of_the_letters(
         assert answer.allowed_token_mass == pytest.approx(mass, abs=1e-3)
         assert answer.prompt_sha256 == hashlib.sha256(text.encode()).hexdigest()
         assert answer.prompt_version == "direct-options-v1"
-    assert answers[0].tokens == answers[0].prompt_tokens
     system = len(common(*(readout.prompt(decision)[1] for decision in decisions)))
+    assert answers[0].tokens == answers[0].prompt_tokens
     assert answers[1].prompt_tokens - answers[1].tokens == system > 50
     assert all(answer.plan["neighbours"] == 1 for answer in answers)  # one decode for both
 
@@ -71,6 +71,23 @@ def test_a_prompt_starts_behind_what_it_shares_with_the_last(
     shared = len(common(readout.prompt(one)[1], readout.prompt(other)[1]))
     assert answer.plan["splits"][0] == shared == answer.prompt_tokens - answer.tokens
     assert answer.logits == pytest.approx(fresh.logits, abs=2e-2)
+
+
+def test_a_state_under_many_questions_is_evaluated_once(
+    tiny: Model, tiny_source: Source, readout: Letters, make: Callable[..., Decision]
+) -> None:
+    state = "a long state " * 20
+    decisions = [make(state=state, question=f"{word}?") for word in ("Is it", "It is", "So", "No")]
+    prompts = [readout.prompt(decision)[1] for decision in decisions]
+    with Engine(tiny, untuned(tiny_source, "letters"), 1) as engine:
+        answers = engine.decide(decisions)
+        alone = [engine.decide([decision])[0] for decision in decisions]
+    shared = min(len(common(prompts[0], other)) for other in prompts[1:])
+    assert shared > len(state)  # the tiny model has a token a byte
+    # The part that all have is kept by itself first; only the questions are left.
+    assert sum(a.tokens for a in answers) == shared + sum(len(p) - shared for p in prompts)
+    for answer, one in zip(answers, alone, strict=True):
+        assert answer.logits == pytest.approx(one.logits, abs=5e-2)
 
 
 def test_the_same_question_twice_evaluates_one_token(
