@@ -156,7 +156,7 @@ def test_a_bad_file_is_named(copied: Path) -> None:
 def test_focus_draws_by_the_shares_of_the_main_job(rows: list[LabelledRow]) -> None:
     chosen = focus(rows, 1000, 0)
     counts = Counter(row.decision.phase for row in chosen)
-    assert counts["navigate_category"] == 200 and counts["contains_request"] == 130
+    assert counts["navigate_category"] == 180 and counts["contains_request"] == 100
     assert sum(counts.values()) == 1000
     assert [row.decision.id for row in focus(rows, 1000, 0)] == [r.decision.id for r in chosen]
 
