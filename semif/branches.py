@@ -90,6 +90,9 @@ class Branches:
             self._take(tally, evaluated, self._answers[tally.prompt_version])
         return [tally.reading() for tally in tallies]
 
+    def forget(self) -> None:
+        self._prefixes.forget()
+
     def _take(self, tally: _Tally, evaluated: Evaluated, answers: tuple[int, ...]) -> None:
         yes, no = answers
         for row in evaluated.rows:

@@ -1,7 +1,8 @@
 """Calibration of a revision on labelled rows: temperature, bias for "none", thresholds by phase.
 
 Weights stay as they are. What calibration is worth is measured by cross-fitting: each row is judged
-by a fit that has not seen its text, since a fit always flatters the rows it was made on.
+by a fit that has not seen its text, since a fit always flatters the rows it was made on. Whether a
+phase keeps what its parent had is chosen without its text too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -23,11 +24,14 @@ from semif import measures
 from semif.costs import Cost, Costs
 from semif.errors import DecisionError, FileError
 from semif.evaluate import Judged
-from semif.fit import Fit, Scored, by_phase, fit, judged, metrics
+from semif.export import LabelledRow
+from semif.fit import Fit, Scored, by_phase, family, fit, judged, metrics
 from semif.jsonl import sync_folder, write_whole
 from semif.measures import Bin
 from semif.revision import Contents, Revision, load
-from semif.rows import main_text
+from semif.rows import normal_text
+from semif.types import Decision
+from semif.writing.pin import METRICS as WRITING
 
 ALL = "all"
 # With fewer rows of an outcome than this the costs of mistakes are known better than their number.
@@ -62,8 +66,9 @@ class Calibration:
     """What was fitted, by phase, and the measures before and after (see `semif.fit.metrics`).
 
     `kept`: phases that keep the parent's fit, since the new one gave rows it had not seen no less
-    negative log likelihood. `curves`: reliability before and after, by phase, and over all rows
-    under `ALL`.
+    negative log likelihood, or there were none. The phases of a family are kept together, and never
+    where the parent has several temperatures for it. `curves`: reliability before and after, by
+    phase, and over all rows under `ALL`.
     """
 
     folds: int
@@ -84,25 +89,41 @@ def calibrate(
     also switches a phase on. Raises DecisionError for named costs without rows of two options.
     """
     rows = sorted(rows, key=lambda row: row.row.decision.phase)  # as `by_phase` gives them
+    check_costs([row.row for row in rows], costs)
     scored = [_scored(row) for row in rows]
-    sides = _sides(rows, folds)
+    texts = [normal_text(row.row.decision.state) for row in rows]
     old = {
         phase: Fit(parent.temperatures.get(phase, 1.0), parent.none_bias.get(phase, 0.0))
-        for phase in by_phase(scored)
+        for row in scored
+        for phase in family(row.phase)
     }
     before = [row.log_probs(old[row.phase]) for row in scored]
-    after = _cross_fitted(scored, sides)
-    kept = _no_better(scored, before, after)
-    after = [before[i] if row.phase in kept else after[i] for i, row in enumerate(scored)]
+    chosen = _chosen(scored, texts, old, folds)
+    after = _without_its_text(scored, texts, old, folds)
+    settled = [
+        before[i] if row.phase in chosen.kept else chosen.unseen[i] for i, row in enumerate(scored)
+    ]
     return Calibration(
         folds=folds,
-        fits={p: old[p] if p in kept else found for p, found in fit(scored).items()},
-        kept=kept,
-        thresholds=_thresholds(rows, after, sides, parent, costs),
+        fits=chosen.fits,
+        kept=chosen.kept,
+        thresholds=_thresholds(rows, settled, _sides(scored, texts, folds), parent, costs),
         before=metrics(scored, old),
         after=judged(scored, after),
         curves=_curves(scored, before, after),
     )
+
+
+def check_costs(rows: Iterable[LabelledRow], costs: Costs) -> None:
+    """DecisionError for costs that were named for a phase without rows they speak about."""
+    left = set(costs.named)
+    for row in rows:
+        phase = row.decision.phase
+        if phase in left and _speak(costs.phases[phase], row.decision):
+            left.remove(phase)
+    for phase in sorted(left):
+        message = f"no row has two options, one of them {costs.phases[phase].positive!r}"
+        raise DecisionError("--costs", phase, message)
 
 
 def revised(parent: Revision, found: Calibration, data_sha256: str) -> Contents:
@@ -124,6 +145,8 @@ def revised(parent: Revision, found: Calibration, data_sha256: str) -> Contents:
             "measured_on": "the rows it was calibrated on, each by a fit that had not seen its "
             f"text ({found.folds} folds)",
             "calibration_sha256": data_sha256,
+            # The adapter for writing goes along, and so does what it was measured at.
+            **{name: old.metrics[name] for name in (WRITING,) if name in old.metrics},
         },
     )
 
@@ -175,38 +198,88 @@ def _scored(row: Judged) -> Scored:
     )
 
 
-def _sides(rows: Sequence[Judged], folds: int) -> np.ndarray:
-    """By row the number of its fold: in each phase texts are dealt out in the order of their hash,
-    so that folds are of one size and rows of one text are in one."""
-    texts = [" ".join(main_text(row.row.decision.state).casefold().split()) for row in rows]
-    dealt: dict[str, dict[str, int]] = {}
-    order = sorted(range(len(rows)), key=lambda i: hashlib.sha256(texts[i].encode()).digest())
-    for i in order:
-        seen = dealt.setdefault(rows[i].row.decision.phase, {})
-        seen.setdefault(texts[i], len(seen) % folds)
-    phases = [row.row.decision.phase for row in rows]
-    return np.array([dealt[phase][text] for phase, text in zip(phases, texts, strict=True)])
+@dataclass(frozen=True)
+class _Chosen:
+    """Fits by phase, those `kept` of them the parent's; `unseen`: by row the log probabilities by a
+    new fit that has not seen its text."""
+
+    fits: Mapping[str, Fit]
+    kept: tuple[str, ...]
+    unseen: Sequence[np.ndarray]
 
 
-def _cross_fitted(scored: Sequence[Scored], sides: np.ndarray) -> list[np.ndarray]:
-    """Log probabilities of each row by a fit of the other folds; unfitted where there are none."""
-    result: list[np.ndarray] = [row.scores for row in scored]
-    for side in set(sides.tolist()):
-        fits = fit([row for row, of_row in zip(scored, sides, strict=True) if of_row != side])
+def _chosen(
+    scored: Sequence[Scored], texts: Sequence[str], old: Mapping[str, Fit], folds: int
+) -> _Chosen:
+    """New fits where they are better on rows they have not seen, the old ones elsewhere."""
+    sides = _sides(scored, texts, folds).tolist()
+    in_folds: dict[str, set[int]] = {}
+    for row, side in zip(scored, sides, strict=True):
+        in_folds.setdefault(row.phase, set()).add(side)
+    # Of rows that all lie in one fold no bias could be judged.
+    biases = {phase: old[phase].none_bias for phase, of in in_folds.items() if len(of) < 2}
+    unseen = [row.scores for row in scored]
+    for side in set(sides):
+        others = [row for row, of_row in zip(scored, sides, strict=True) if of_row != side]
+        fits = fit(others, biases)
         for i, row in enumerate(scored):
             if sides[i] == side:
-                result[i] = row.log_probs(fits.get(row.phase, Fit()))
+                unseen[i] = row.log_probs(fits.get(row.phase, old[row.phase]))
+    kept = _no_better(scored, unseen, old, in_folds)
+    absent = {phase: each.none_bias for phase, each in old.items() if phase not in in_folds}
+    new = {p: found for p, found in fit(scored, biases | absent).items() if family(p) not in kept}
+    of_kept = tuple(phase for phase in in_folds if family(phase) in kept)
+    return _Chosen(new | {phase: old[phase] for phase in of_kept}, of_kept, unseen)
+
+
+def _without_its_text(
+    scored: Sequence[Scored], texts: Sequence[str], old: Mapping[str, Fit], folds: int
+) -> list[np.ndarray]:
+    """Log probabilities of each row by what is chosen from the other folds."""
+    sides = _sides(scored, texts, folds).tolist()
+    result = [row.scores for row in scored]
+    for side in set(sides):
+        others = [i for i, of_row in enumerate(sides) if of_row != side]
+        fits = _chosen([scored[i] for i in others], [texts[i] for i in others], old, folds).fits
+        for i, row in enumerate(scored):
+            if sides[i] == side:
+                result[i] = row.log_probs(fits.get(row.phase, old[row.phase]))
     return result
 
 
+def _sides(scored: Sequence[Scored], texts: Sequence[str], folds: int) -> np.ndarray:
+    """By row the number of its fold: in each family texts are dealt out in the order of their hash,
+    so that folds are of one size and rows of one text are in one."""
+    dealt: dict[tuple[str, ...], dict[str, int]] = {}
+    for i in sorted(
+        range(len(scored)), key=lambda i: hashlib.sha256(texts[i].encode("utf-8")).digest()
+    ):
+        seen = dealt.setdefault(family(scored[i].phase), {})
+        seen.setdefault(texts[i], len(seen) % folds)
+    return np.array(
+        [dealt[family(row.phase)][text] for row, text in zip(scored, texts, strict=True)]
+    )
+
+
 def _no_better(
-    scored: Sequence[Scored], before: Sequence[np.ndarray], after: Sequence[np.ndarray]
-) -> tuple[str, ...]:
-    """Phases whose rows have no lower negative log likelihood after than before."""
-    gain: dict[str, float] = {}
-    for row, one, other in zip(scored, before, after, strict=True):
-        gain[row.phase] = gain.get(row.phase, 0.0) + float(other[row.right] - one[row.right])
-    return tuple(phase for phase, total in gain.items() if not total > 0)
+    scored: Sequence[Scored],
+    unseen: Sequence[np.ndarray],
+    old: Mapping[str, Fit],
+    in_folds: Mapping[str, set[int]],
+) -> set[tuple[str, ...]]:
+    """Families whose rows have no lower negative log likelihood by the new fit; not those that have
+    several temperatures, where it could be judged."""
+    gain: dict[tuple[str, ...], float] = {}
+    for row, new in zip(scored, unseen, strict=True):
+        more = float(new[row.right] - row.log_probs(old[row.phase])[row.right])
+        gain[family(row.phase)] = gain.get(family(row.phase), 0.0) + more
+    kept = set()
+    for phases, total in gain.items():
+        judged_in = set().union(*(in_folds.get(phase, ()) for phase in phases))
+        one = len({old[phase].temperature for phase in phases}) == 1
+        if not total > 0 and (one or len(judged_in) < 2):
+            kept.add(phases)
+    return kept
 
 
 def _curves(
@@ -238,19 +311,19 @@ def _thresholds(
         which = [
             i
             for i, row in enumerate(rows)
-            if row.row.decision.phase == phase
-            and len(row.answer.logits) == 2
-            and cost.positive in row.answer.logits
+            if row.row.decision.phase == phase and _speak(cost, row.row.decision)
         ]
         if which:
             places = [list(rows[i].answer.logits).index(cost.positive) for i in which]
             probs = np.exp([after[i][place] for i, place in zip(which, places, strict=True)])
             positive = np.array([rows[i].row.outcome == cost.positive for i in which])
             found[phase] = threshold(probs, positive, sides[which], cost)
-        elif phase in costs.named:
-            message = f"no row has two options, one of them {cost.positive!r}"
-            raise DecisionError("--costs", phase, message)
     return found
+
+
+def _speak(cost: Cost, decision: Decision) -> bool:
+    """Whether costs of their phase speak about a decision."""
+    return len(decision.options) == 2 and cost.positive in {o.id for o in decision.options}
 
 
 def threshold(probs: np.ndarray, positive: np.ndarray, sides: np.ndarray, cost: Cost) -> Threshold:

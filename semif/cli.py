@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from semif import cli_measure, cli_train
+from semif.arguments import add_model, add_readout, add_revision
 from semif.cli_serve import add_remote, add_serve, remote
 from semif.errors import EXIT_FAILED, DecisionError, SemifError
 from semif.terminal import EXIT_USAGE
@@ -60,16 +61,8 @@ def _parser() -> argparse.ArgumentParser:
         "reported on stderr and the rest is scored; the exit code is then 1.",
     )
     decide.add_argument("file", nargs="?", default="-", help="JSONL file, - for stdin (default)")
-    decide.add_argument("--model", metavar="PATH", help="GGUF model (default: the embedded one)")
-    decide.add_argument(
-        "--revision",
-        metavar="DIR",
-        type=Path,
-        help="revision folder (default: the shipped one if made for this model, else none)",
-    )
-    decide.add_argument(
-        "--readout", choices=("branches", "letters"), help="another readout than the revision's"
-    )
+    for add in (add_model, add_revision, add_readout):
+        add(decide)
     add_remote(decide)
     decide.set_defaults(run=_decide)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from semif.arguments import add_model, add_readout, add_revision, add_threads, count, number
 from semif.errors import EXIT_FAILED, EXIT_UNAVAILABLE, DecisionError, FileError
 from semif.terminal import EXIT_USAGE, progress, put, say, table
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from semif.export import LabelledRow
     from semif.inputs import Entry
 
-_MAX_THREADS = 8
 Report = Callable[[object], None]
 
 
@@ -41,17 +40,15 @@ def _add_eval(commands: Any) -> None:
         "file", nargs="?", type=Path, help="SemIf rows with observed_outcome (default: golden set)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object, with definitions")
-    parser.add_argument("--limit", type=_count, metavar="N", help="a sample of N rows")
+    parser.add_argument("--limit", type=count, metavar="N", help="a sample of N rows")
     parser.add_argument(
-        "--batch", type=_count, default=32, metavar="N", help="rows asked together (default: 32)"
+        "--batch", type=count, default=32, metavar="N", help="rows asked together (default: 32)"
     )
     parser.add_argument(
         "--once", action="store_true", help="do not ask again with the options in another order"
     )
     _add_engine(parser)
-    parser.add_argument(
-        "--readout", choices=("branches", "letters"), help="another readout than the revision's"
-    )
+    add_readout(parser)
     parser.set_defaults(run=_eval)
 
 
@@ -80,7 +77,7 @@ def _add_calibrate(commands: Any) -> None:
         help="what a false positive and a false negative cost (default: data/costs-v1.json)",
     )
     parser.add_argument("--folds", type=_folds, default=5, metavar="N", help="default: 5")
-    parser.add_argument("--limit", type=_count, metavar="N", help="a sample of N rows")
+    parser.add_argument("--limit", type=count, metavar="N", help="a sample of N rows")
     parser.add_argument("--plot", metavar="FILE.png", type=Path, help="reliability diagrams")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     _add_engine(parser)
@@ -98,47 +95,21 @@ def _add_verify(commands: Any) -> None:
     parser.add_argument(
         "log", type=Path, metavar="HOME|FILE", help="a home, or a decision log (JSONL)"
     )
-    parser.add_argument("--limit", type=_count, metavar="N", help="only the last N rows")
+    parser.add_argument("--limit", type=count, metavar="N", help="only the last N rows")
     parser.add_argument("--since", type=_time, metavar="TIME", help="only rows from this time on")
     parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.add_argument("--model", metavar="PATH", help="GGUF model (default: the embedded one)")
-    _add_threads(parser)
+    add_model(parser)
+    add_threads(parser)
     parser.set_defaults(run=_verify)
 
 
 def _add_engine(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", metavar="PATH", help="GGUF model (default: the embedded one)")
-    parser.add_argument(
-        "--revision",
-        metavar="DIR",
-        type=Path,
-        help="revision folder (default: the shipped one if made for this model, else none)",
-    )
-    _add_threads(parser)
-
-
-def _add_threads(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--threads",
-        type=_count,
-        default=min(_MAX_THREADS, os.cpu_count() or 1),
-        metavar="N",
-        help="default: one for each processor, up to 8",
-    )
-
-
-def _count(text: str) -> int:
-    return _number(text, 1)
+    for add in (add_model, add_revision, add_threads):
+        add(parser)
 
 
 def _folds(text: str) -> int:
-    return _number(text, 2)
-
-
-def _number(text: str, least: int) -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from {least} on")
-    return int(text)
+    return number(text, 2)
 
 
 def _time(text: str) -> datetime:
@@ -266,8 +237,11 @@ def _cell(value: Any) -> str:
 # calibrate
 
 
+_NO_ROW = "there is no row to calibrate on"
+
+
 def _calibrate(args: argparse.Namespace) -> int:
-    from semif.calibrate import calibrate, revised, rows_sha256, write
+    from semif.calibrate import calibrate, check_costs, revised, rows_sha256, write
     from semif.costs import with_costs
     from semif.engine import Engine, load
     from semif.evaluate import evaluate
@@ -275,18 +249,22 @@ def _calibrate(args: argparse.Namespace) -> int:
     if args.plot is not None and find_spec("matplotlib") is None:
         say("matplotlib is missing; pip install 'sia-agent[dream]'")
         return EXIT_UNAVAILABLE
+    bad: list[object] = []
+    rows = _sample(_calibration_rows(args.rows, _reporter(bad)), args.limit)
+    if not rows:
+        say(_NO_ROW)
+        return EXIT_FAILED
     try:
         costs = with_costs(args.costs)
+        check_costs((entry.value for entry in rows), costs)
     except DecisionError as error:
         say(error)
         return EXIT_USAGE
-    bad: list[object] = []
-    rows = _sample(_calibration_rows(args.rows, _reporter(bad)), args.limit)
     model, parent = load(args.model, args.revision)
     with Engine(model, parent, args.threads) as engine, progress(len(rows), "rows") as advance:
         answered = evaluate(engine, rows, _reporter(bad), advance=advance)
     if not answered:
-        say("there is no row to calibrate on")
+        say(_NO_ROW)
         return EXIT_FAILED
     found = calibrate(answered, parent.contents, costs, args.folds)
     new = write(parent, revised(parent, found, rows_sha256(answered)), args.out)
@@ -305,6 +283,10 @@ def _calibration_rows(source: Path | None, report: Report) -> list[Entry[Labelle
     from semif.rows import build, shipped_data, split
 
     if source is None:
+        say(
+            "without FILE these are the held-out shipped texts, which the weights and temperatures "
+            "of a revision trained on the others were chosen by: its figures flatter"
+        )
         return _entries(split(build(shipped_data(), 0))[1], "shipped texts")
     if not source.is_dir():
         return _read(source, report)
@@ -373,7 +355,7 @@ def _plot(path: Path, found: Calibration, title: str) -> None:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from semif.jsonl import iter_rows
+    from semif.jsonl import numbered_rows
     from semif.llama import build
     from semif.verify import Logged, Revisions, summary, verify
 
@@ -385,16 +367,19 @@ def _verify(args: argparse.Namespace) -> int:
     bad: list[object] = []
     report = _reporter(bad)
     rows = []
-    for value in iter_rows(path, report):
+    for line, value in numbered_rows(path, report):
         try:
-            rows.append(Logged.from_json(value, str(path)))
+            rows.append(Logged.from_json(value, f"{path}:{line}"))
         except DecisionError as error:
             report(error)
     if args.since:
         rows = [row for row in rows if row.said.time >= args.since]
     rows = rows[-args.limit :] if args.limit else rows
-    find = Revisions(folder.parent if folder.name == ".sia" else None, args.model, args.threads)
-    with progress(len(rows), "verify") as advance:
+    home = folder.parent if folder.name == ".sia" else None
+    with (
+        Revisions(home, args.model, args.threads) as find,
+        progress(len(rows), "verify") as advance,
+    ):
         checked = verify(rows, find, advance)
     result = {"file": str(path), "unreadable": len(bad), **summary(checked, build())}
     if args.json:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from semif.arguments import add_model, add_readout, add_revision, add_threads, count
 from semif.errors import SemifError
 from semif.terminal import EXIT_USAGE, say
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from semif.client import LogprobsDecider, RemoteDecider
 
 HOST, PORT = "127.0.0.1", 8411
-MAX_THREADS = 8
 TOKEN_ENV = "SEMIF_TOKEN"
 
 
@@ -38,30 +37,19 @@ def add_serve(commands: Any) -> None:
     parser.add_argument("--host", default=HOST, help=f"address to listen on (default: {HOST})")
     parser.add_argument("--port", type=_port, default=PORT, help=f"0: a free one (default: {PORT})")
     _add_token(parser, "that requests must bear; needed unless the host is this machine's own")
-    parser.add_argument("--model", metavar="PATH", help="GGUF model (default: the embedded one)")
-    parser.add_argument(
-        "--revision",
-        metavar="DIR",
-        type=Path,
-        help="revision folder (default: the shipped one if made for this model, else none)",
-    )
-    parser.add_argument(
-        "--readout", choices=("branches", "letters"), help="another readout than the revision's"
-    )
-    parser.add_argument(
-        "--threads",
-        type=_positive,
-        default=min(MAX_THREADS, os.cpu_count() or 1),
-        metavar="N",
-        help=f"default: one for each processor, up to {MAX_THREADS}",
-    )
+    for add in (add_model, add_revision, add_readout, add_threads):
+        add(parser)
     parser.add_argument("--gpu-layers", type=int, default=0, metavar="N", help="layers on the GPU")
     parser.add_argument(
-        "--context", type=_positive, default=4096, metavar="N", help="tokens (default: 4096)"
+        "--context", type=count, default=4096, metavar="N", help="tokens (default: 4096)"
     )
     parser.add_argument(
-        "--waiting", type=_positive, default=32, metavar="N",
+        "--waiting", type=count, default=32, metavar="N",
         help="requests that may wait; more are told to come back (default: 32)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tokens", type=count, default=65536, metavar="N",
+        help="tokens that one request may take; one that needs more is refused (default: 65536)",
     )  # fmt: skip
     parser.add_argument(
         "--alone", action="store_true", help="never read the decisions of two requests together"
@@ -91,29 +79,34 @@ def add_remote(parser: argparse.ArgumentParser) -> None:
 
 def serve(args: argparse.Namespace) -> int:
     """Serve until told to end: 0 after SIGTERM; SIGINT is raised again when all is closed."""
-    from semif import models
+    from semif import models, work
     from semif.engine import Engine, load
     from semif.remote import is_loopback
     from semif.serve import Limits, Server, about, address, listen
 
-    token = read_token(args.token_file)
+    token = _token(args)
     if token is None and not is_loopback(args.host):
         raise UsageError(
             f"--host {args.host} lets other machines ask; give --token-file or set {TOKEN_ENV}"
         )
     # Before the model is loaded: a port that is taken should not take a minute to say so.
-    bound = listen(args.host, args.port)
-    model, revision = load(args.model, args.revision, args.readout, args.gpu_layers)
-    name = models.resolve(args.model).stem
-    limits = Limits(waiting=args.waiting, together=0 if args.alone else Limits.together)
-    with Engine(model, revision, args.threads, args.context) as engine:
-        said = about(name, revision, args.context)
-        where = f"{address(bound)}/v1/systemone"
-        ready = partial(say, f"revision {revision.id} of {name} answers {where}")
-        server = Server(engine, said, bound, token or "", limits, ready)
-        # Raised again by the server when all is closed; an order to end is then no accident.
-        signal.signal(signal.SIGTERM, lambda *_: None)
-        server.serve_until_ended()
+    with listen(args.host, args.port) as bound:
+        model, revision = load(args.model, args.revision, args.readout, args.gpu_layers)
+        name = models.resolve(args.model).stem
+        limits = Limits(
+            waiting=args.waiting,
+            together=0 if args.alone else Limits.together,
+            tokens=args.tokens,
+        )
+        with Engine(model, revision, args.threads, args.context) as engine:
+            said = about(name, revision, engine.limit)
+            where = f"{address(bound)}/v1/systemone"
+            ready = partial(say, f"revision {revision.id} of {name} answers {where}")
+            cost = partial(work.tokens, model, revision, engine.limit)
+            server = Server(engine, said, bound, token or "", limits, ready, cost)
+            # Raised again by the server when all is closed; an order to end is then no accident.
+            signal.signal(signal.SIGTERM, lambda *_: None)
+            server.serve_until_ended()
     return 0
 
 
@@ -131,29 +124,19 @@ def remote(args: argparse.Namespace) -> RemoteDecider | LogprobsDecider:
     return chosen(
         args.url,
         args.model or "",
-        token=read_token(args.token_file),
+        token=_token(args),
         timeout=args.timeout,
         insecure=args.insecure,
     )
 
 
-def read_token(file: Path | None) -> str | None:
-    """The token of a file, else of the environment; None without either."""
-    from semif.remote import is_token
+def _token(args: argparse.Namespace) -> str | None:
+    from semif.remote import read_token
 
-    if file is None:
-        token, where = os.environ.get(TOKEN_ENV), TOKEN_ENV
-        if not token:
-            return None
-    else:
-        where = str(file)
-        try:
-            token = file.read_text("utf-8", "replace").strip()
-        except OSError as error:
-            raise UsageError(f"{file} cannot be read: {error.strerror}") from error
-    if not is_token(token):
-        raise UsageError(f"the token in {where} is empty or has characters no token has")
-    return token
+    try:
+        return read_token(args.token_file, TOKEN_ENV)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def _add_token(parser: argparse.ArgumentParser, what: str) -> None:
@@ -169,12 +152,4 @@ def _port(text: str) -> int:
     return value
 
 
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError
-    return value
-
-
-# How argparse names them in its message.
-_port.__name__, _positive.__name__ = "port", "whole number of at least 1"
+_port.__name__ = "port"  # how argparse names it in its message

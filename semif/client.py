@@ -5,29 +5,35 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from semif import systemone
 from semif.engine import select, softmax
-from semif.errors import DecisionError, RemoteError, SemifError
+from semif.errors import DecisionError, RemoteError, SemifError, one_line
 from semif.fallback import Live
 from semif.prompting import letters_prompt
-from semif.remote import Remote, Reply
-from semif.systemone import MAX_QUESTIONS, Full, one_line
+from semif.remote import Remote, Reply, words
+from semif.systemone import MAX_QUESTIONS, Full
 from semif.types import Answer, Decision
 
 TIMEOUT = 10.0  # seconds for one reply
 LETTERS = "direct-options-v1"
 TOP = 20  # the most that OpenAI's interface gives
 AT_ONCE = 4  # requests for one call of `decide`
+TOO_LARGE = 413
+# How servers of the other dialect say that a prompt is too long: context_length_exceeded,
+# exceed_context_size_error, "maximum context length".
+_CONTEXT = re.compile("context.(length|size|window)", re.IGNORECASE)
 # What a letter that is not among the top ones may have of the probability: less is no difference
 # that verification and replay would see.
 UNSEEN = 0.01
+_SURE = 1e-3  # a log probability that was rounded on its way; above it is none
 
 
 class _Identity(msgspec.Struct, frozen=True):
@@ -49,6 +55,9 @@ class RemoteDecider:
     engine here, under its own revision. Of any other server the probabilities are all there is:
     logits are log p, tokens 0, the mass 1, and the revision is what it says or `model@host`.
 
+    `revision` and `thresholds` are what the server last said of itself, on whatever thread; they
+    stand while it cannot be asked.
+
     thresholds: those of a server that names none. See `Remote` for the rest.
     """
 
@@ -67,7 +76,9 @@ class RemoteDecider:
         self._model = model
         self._default = dict(thresholds or {})
         self._identity: _Identity | None = None
-        self.revision = f"{model or 'systemone'}@{self._remote.place}"
+        self._stale = False  # whether it may be another server by now
+        self._name = f"{model or 'systemone'}@{self._remote.place}"
+        self.revision = self._name
         self.thresholds: Mapping[str, float] = Live(self._thresholds)
 
     def __enter__(self) -> RemoteDecider:
@@ -104,7 +115,7 @@ class RemoteDecider:
         return known.thresholds if known and known.ours else self._default
 
     def _who(self) -> _Identity:
-        if self._identity is not None:
+        if self._identity is not None and not self._stale:
             return self._identity
         reply = self._remote.call("GET", "/revision")
         if reply.status in (401, 403):
@@ -117,7 +128,7 @@ class RemoteDecider:
             found = _Identity()
         if found.ours:
             self.revision = found.revision
-        self._identity = found
+        self._identity, self._stale = found, False
         return found
 
     def _ask(self, decisions: Sequence[Decision], who: _Identity) -> list[Answer]:
@@ -130,37 +141,47 @@ class RemoteDecider:
         try:
             reply = self._remote.call("POST", "/systemone", body)
         except RemoteError:
-            self._identity = None  # what comes back may be another server
+            self._stale = True  # what comes back may be another server
             raise
         ms = round((time.perf_counter() - start) * 1000, 3)
+        if reply.status == TOO_LARGE and len(decisions) > 1:
+            half = len(decisions) // 2
+            return self._ask(decisions[:half], who) + self._ask(decisions[half:], who)
         if reply.status != 200:
             raise self._refused(reply, decisions)
         said = reply.body if isinstance(reply.body, Mapping) else {}
         answers = said.get("answers")
         if not isinstance(answers, Mapping):
             raise self._remote.fault(f"answered without an object of answers: {reply.text}")
-        self._note(said, who)
+        revision = self._note(said, who)
         read = self._full if who.ours else self._plain
         try:
             return [
-                read(decision, answers.get(key), ms, len(decisions))
+                read(decision, answers.get(key), revision, ms, len(decisions))
                 for key, decision in zip(asked, decisions, strict=True)
             ]
         except (ValueError, msgspec.ValidationError) as error:
             raise self._remote.fault(f"answered what is no answer: {error}") from error
 
-    def _note(self, said: Mapping[str, Any], who: _Identity) -> None:
-        """A server may be given another revision while it is known."""
+    def _note(self, said: Mapping[str, Any], who: _Identity) -> str:
+        """The revision that answered: a server may be given another while it is known."""
         revision = said.get("revision")
-        if isinstance(revision, str) and revision:
-            self.revision = one_line(revision, 100)
         if who.ours and revision != who.revision:
-            self._identity = None
-            self._who()
+            self._stale = True
+            who = self._who()
+        if isinstance(revision, str) and revision:
+            name = one_line(revision, 100)
+        else:
+            name = who.revision if who.ours else self._name
+        self.revision = name
+        return name
 
     def _refused(self, reply: Reply, decisions: Sequence[Decision]) -> SemifError:
         """The error for a refusal: of a decision, where the server names one."""
         error = reply.body.get("error") if isinstance(reply.body, Mapping) else None
+        if reply.status == TOO_LARGE:
+            message = f"is too much for the server: {words(reply.text)}"
+            return DecisionError(decisions[0].id, "row", one_line(message))
         if reply.status == 400 and isinstance(error, Mapping):
             key, message = error.get("question"), str(error.get("message"))
             by_key = {f"q{i}": decision for i, decision in enumerate(decisions)}
@@ -170,7 +191,9 @@ class RemoteDecider:
                 return DecisionError(by_key[key].id, name, one_line(message))
         return self._remote.refusal(reply, {404: "; should the url end in /v1?"})
 
-    def _full(self, decision: Decision, value: object, ms: float, together: int) -> Answer:
+    def _full(
+        self, decision: Decision, value: object, revision: str, ms: float, together: int
+    ) -> Answer:
         said = msgspec.convert(value, Full)
         probs = systemone.probabilities(decision, value)
         missing = sorted(probs.keys() - said.logits.keys())
@@ -183,7 +206,7 @@ class RemoteDecider:
             selected=select(probs),
             prompt_version=said.prompt_version,
             prompt_sha256=said.prompt_sha256,
-            revision=self.revision,
+            revision=revision,
             tokens=said.tokens,
             prompt_tokens=said.prompt_tokens,
             ms=said.ms,
@@ -191,7 +214,9 @@ class RemoteDecider:
             plan={**said.plan, "remote": self._remote.url, "request_ms": ms},
         )
 
-    def _plain(self, decision: Decision, value: object, ms: float, together: int) -> Answer:
+    def _plain(
+        self, decision: Decision, value: object, revision: str, ms: float, together: int
+    ) -> Answer:
         probs = systemone.probabilities(decision, value)
         sent = {"state": decision.state, "question": systemone.question(decision, False)}
         return _foreign(
@@ -200,7 +225,7 @@ class RemoteDecider:
             {id_: round(math.log(max(p, 1e-12)), 6) for id_, p in probs.items()},
             prompt_version="systemone",
             prompt_sha256=_sha256(sent),
-            revision=self.revision,
+            revision=revision,
             ms=round(ms / together, 3),
             plan={"remote": self._remote.url, "request_ms": ms},
         )
@@ -212,7 +237,7 @@ class LogprobsDecider:
 
     logits are the letters' log probabilities, `allowed_token_mass` their sum; tokens stay 0. A
     letter that is not among the top ones has at most the probability of the last of these: where
-    that could matter it is an error, else it is taken for that and named in the plan.
+    that could matter it is a DecisionError, else it is taken for that and named in the plan.
     """
 
     def __init__(
@@ -247,7 +272,8 @@ class LogprobsDecider:
     def decide(self, decisions: Sequence[Decision]) -> list[Answer]:
         """One answer per decision, in order, a few requests at a time.
 
-        Raises DecisionError for what is no decision or has more than 16 options, RemoteError.
+        Raises DecisionError for what is no decision, has more than 16 options or is not answered
+        by letter, RemoteError for the rest.
         """
         messages = []
         for decision in decisions:
@@ -276,6 +302,9 @@ class LogprobsDecider:
         start = time.perf_counter()
         reply = self._remote.call("POST", "/chat/completions", body)
         ms = round((time.perf_counter() - start) * 1000, 3)
+        if reply.status == TOO_LARGE or (reply.status == 400 and _CONTEXT.search(reply.text)):
+            message = f"is too long for the server: {words(reply.text)}"
+            raise DecisionError(decision.id, "state", one_line(message))
         if reply.status != 200:
             hint = f"; is there a model {self._model!r}, and should the url end in /v1?"
             raise self._remote.refusal(reply, {404: hint})
@@ -305,25 +334,28 @@ class LogprobsDecider:
             raise self._remote.fault("gives no top_logprobs, which decisions are read from")
         seen: dict[str, float] = {}
         for token in top:
-            seen[token.token] = max(token.logprob, seen.get(token.token, -math.inf))
+            # Rounded, a sure token can come out a little above it.
+            seen[token.token] = max(min(token.logprob, 0.0), seen.get(token.token, -math.inf))
         letters = dict(zip((o.id for o in decision.options), self._prompt.letters, strict=False))
         least = min(seen.values())
         logits = {id_: round(seen.get(letter, least), 6) for id_, letter in letters.items()}
         unseen = [id_ for id_, letter in letters.items() if letter not in seen]
-        found = sum(math.exp(seen[letter]) for letter in letters.values() if letter in seen)
-        hidden = len(unseen) * math.exp(least)
-        if not all(map(math.isfinite, logits.values())) or hidden > UNSEEN * (found + hidden):
+        # Of one another, as all of them may be too small for a number.
+        probs = softmax(logits)
+        if sum(probs[id_] for id_ in unseen) > UNSEEN:
             names = ", ".join(f"{letters[id_]} ({id_})" for id_ in unseen[:3])
-            raise self._remote.fault(
-                f"gives {len(seen)} top_logprobs for {decision.id} and not that of {names}; choose "
-                "a model that answers by letter, or fewer options"
+            raise DecisionError(
+                decision.id,
+                "options",
+                f"the server gives {len(seen)} top_logprobs and not that of {names}; choose a "
+                "model that answers by letter, or fewer options",
             )
         return logits, unseen
 
 
 class _Token(msgspec.Struct, frozen=True):
     token: str
-    logprob: float
+    logprob: Annotated[float, msgspec.Meta(le=_SURE)]
 
 
 class _Position(msgspec.Struct, frozen=True):

@@ -78,6 +78,10 @@ class Engine:
     def abort(self, hook: Callable[[], bool] | None) -> None:
         self._readout.session.abort = hook
 
+    def forget(self) -> None:
+        """Empty the session's memory: the next answer is that of a new engine, bit for bit."""
+        self._readout.forget()
+
     def decide(self, decisions: Sequence[Decision]) -> list[Answer]:
         """One answer per decision, in order.
 

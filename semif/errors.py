@@ -9,6 +9,12 @@ EXIT_UNAVAILABLE = 69
 EXIT_CONFIG = 78
 
 
+def one_line(text: str, limit: int = 400) -> str:
+    """A text for one line of a terminal or log: no controls, no escapes, and cut."""
+    line = "".join(c if c.isprintable() else " " for c in text)
+    return line if len(line) <= limit else line[:limit] + "…"
+
+
 class SemifError(Exception):
     """Base of every error a caller is expected to show; `exit_code` is for a command line."""
 
@@ -16,13 +22,25 @@ class SemifError(Exception):
 
 
 class DecisionError(SemifError):
-    """Bad input data: which row (an id or a line number), which field, and what is wrong."""
+    """Bad input data: which row (an id or a line number), which field, and what is wrong.
+
+    Its text is one line, whatever stands in the row; `row` and `field` are as they were.
+    """
 
     def __init__(self, row: str, field: str, message: str) -> None:
-        super().__init__(f"{row}: {field}: {message}")
+        super().__init__(": ".join(map(one_line, (row, field, message))))
         self.row = row
         self.field = field
         self.message = message
+
+
+class TooLong(DecisionError):
+    """A decision whose prompt needs `tokens` tokens or more, which the context does not hold."""
+
+    def __init__(self, row: str, field: str, tokens: int, limit: int) -> None:
+        message = f"is too long: the prompt needs {tokens} tokens or more, the context holds"
+        super().__init__(row, field, f"{message} {limit}")
+        self.tokens = tokens
 
 
 class ModelError(SemifError):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from semif.errors import DecisionError
-from semif.jsonl import iter_rows
+from semif.jsonl import iter_rows, numbered_rows
 from semif.log import Label
 from semif.types import Decision, named
 
@@ -63,9 +63,9 @@ def labelled(home: Path, report: Report) -> Iterator[LabelledRow]:
 def read_labels(path: Path, report: Report) -> list[Label]:
     """All whole labels of a file, in order."""
     labels = []
-    for value in iter_rows(path, report):
+    for number, value in numbered_rows(path, report):
         try:
-            labels.append(Label.from_json(value, f"{path.name} ({value.get('id')})"))
+            labels.append(Label.from_json(value, named(f"{path.name}:{number}", value)))
         except DecisionError as error:
             report(error)
     return labels
@@ -79,7 +79,8 @@ def join(
     for label in _valid(list(labels)):
         by_row[label.row].append(label)
     for value in rows:
-        if value.get("id") not in by_row:
+        id_ = value.get("id")
+        if not isinstance(id_, str) or id_ not in by_row:
             continue
         try:
             decision = Decision.from_json(value, "decisions.jsonl")

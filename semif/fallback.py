@@ -122,7 +122,7 @@ class FallbackDecider:
             self._fail(error)
             self._stand_in()
         else:
-            self._remotely, self.revision = True, self._remote.revision
+            self._answered(self._remote.revision)
 
     def close(self) -> None:
         """Close both deciders."""
@@ -133,7 +133,8 @@ class FallbackDecider:
     def decide(self, decisions: Sequence[Decision]) -> list[Answer]:
         """One answer per decision, all from the server or all from here.
 
-        What only the server cannot decide, as it is too long for it, is decided here too.
+        What only the server cannot decide, as it is too long for it or has an option that it does
+        not answer by, is decided here too. The server is asked the next one as before.
         """
         if not self._outage.over():
             return self._here(decisions)
@@ -146,10 +147,14 @@ class FallbackDecider:
         except RemoteError as error:
             self._fail(error)
             return self._here(decisions)
+        # Its own say, as other threads ask the server too.
+        self._answered(answers[-1].revision if answers else self._remote.revision)
         if self._outage.end():
-            self._tell(f"the decider {self._remote.revision} answers again")
-        self._remotely, self.revision = True, self._remote.revision
+            self._tell(f"the decider {self.revision} answers again")
         return answers
+
+    def _answered(self, revision: str) -> None:
+        self._remotely, self.revision = True, revision
 
     def _fail(self, error: RemoteError) -> None:
         if self._outage.begin():

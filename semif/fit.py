@@ -1,4 +1,8 @@
-"""Calibration: a temperature and a bias for "none of these" by phase, and what they are worth."""
+"""Calibration: a temperature and a bias for "none of these" by phase, and what they are worth.
+
+The types of question that `semif serve` takes are phases of one family, with one temperature: a
+question that is asked as another type must keep its probability.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from semif import measures
+from semif.systemone import TYPES
 
 # Steps of a tenth of an octave, and of a quarter logit; both hold the neutral value.
 _TEMPERATURES = 2.0 ** np.linspace(-2, 3, 51)
@@ -39,13 +44,29 @@ class Fit:
     none_bias: float = 0.0
 
 
-def fit(scored: Sequence[Scored]) -> dict[str, Fit]:
+def family(phase: str) -> tuple[str, ...]:
+    """The phases that have one temperature with this one, itself among them."""
+    return TYPES if phase in TYPES else (phase,)
+
+
+def fit(scored: Sequence[Scored], kept: Mapping[str, float] | None = None) -> dict[str, Fit]:
     """By phase, the values with the least negative log likelihood on a grid.
 
     A weak prior (0.5 on log temperature, 2 logits on the bias) speaks against claiming, from a few
-    rows that are all right, that the phase is never wrong.
+    rows that are all right, that the phase is never wrong. A family's temperature is that of all
+    its rows, and given to its phases without rows too. `kept`: biases that are not fitted.
     """
-    return {phase: _fit(rows) for phase, rows in by_phase(scored).items()}
+    kept = kept or {}
+    rows = by_phase(scored)
+    found: dict[str, Fit] = {}
+    for phases in dict.fromkeys(family(phase) for phase in rows):
+        costs = {p: _costs(rows[p], kept.get(p)) for p in phases if p in rows}
+        prior = np.log(_TEMPERATURES) ** 2 / (2 * 0.5**2)
+        t = int((prior + sum(cost.min(1) for _, cost in costs.values())).argmin())
+        biases = dict(kept) | {p: float(of[cost[t].argmin()]) for p, (of, cost) in costs.items()}
+        temperature = round(float(_TEMPERATURES[t]), 4)
+        found |= {phase: Fit(temperature, biases.get(phase, 0.0)) for phase in phases}
+    return dict(sorted(found.items()))
 
 
 def mean_nll(scored: Sequence[Scored]) -> float:
@@ -78,15 +99,18 @@ def by_phase(scored: Sequence[Scored]) -> dict[str, list[Scored]]:
     return dict(sorted(found.items()))
 
 
-def _fit(rows: Sequence[Scored]) -> Fit:
-    biases = _BIASES if any(row.none.any() for row in rows) else np.zeros(1)
-    # [temperature, bias, option] at a time
-    cost = np.log(_TEMPERATURES)[:, None] ** 2 / (2 * 0.5**2) + biases**2 / (2 * 2.0**2)
-    for row in rows:
+def _costs(rows: Sequence[Scored], bias: float | None) -> tuple[np.ndarray, np.ndarray]:
+    """Biases to choose from, only `bias` where it is given, and [temperature, bias] the negative
+    log likelihood of a phase's rows with the bias' prior."""
+    if bias is not None:
+        biases = np.array([bias])
+    else:
+        biases = _BIASES if any(row.none.any() for row in rows) else np.zeros(1)
+    cost = np.zeros((len(_TEMPERATURES), 1)) + biases**2 / (2 * 2.0**2)
+    for row in rows:  # [temperature, bias, option] at a time
         biased = row.scores + biases[:, None] * row.none
         cost -= _log_softmax(biased / _TEMPERATURES[:, None, None])[..., row.right]
-    t, b = np.unravel_index(cost.argmin(), cost.shape)
-    return Fit(round(float(_TEMPERATURES[t]), 4), float(biases[b]))
+    return biases, cost
 
 
 def _said(

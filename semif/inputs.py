@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ from semif.types import named
 _T = TypeVar("_T")
 _Co = TypeVar("_Co", covariant=True)
 Report = Callable[[DecisionError], None]
+_END: tuple[str, object] = ("", object())
 
 
 class Reader(Protocol[_Co]):
@@ -74,35 +75,53 @@ def _unreadable(line: bytes, where: str, why: str) -> DecisionError:
         # Bytes that are no UTF-8 become lone surrogates, which the field is found by.
         value = json.loads(line.decode("utf-8-sig", "surrogateescape"))
         _check_numbers(value, where)
-        field = _find(value, _is_no_text)
+        found = find(value, _is_no_text)
     except DecisionError as error:
         return error
     except (ValueError, RecursionError):
         if not line.endswith(b"\n"):
             why = f"the last line is torn: {why}"
         return DecisionError(where, "row", why)
-    return DecisionError(named(where, value), field or "row", why)
+    return DecisionError(named(where, value), (found and found[0]) or "row", why)
 
 
 def _check_numbers(value: object, where: str) -> None:
-    field = _find(value, lambda item: isinstance(item, float) and not math.isfinite(item))
-    if field is not None:
-        raise DecisionError(named(where, value), field or "row", "is NaN or infinite")
+    found = find(value, is_infinite)
+    if found is not None:
+        raise DecisionError(named(where, value), found[0] or "row", "is NaN or infinite")
 
 
 def _is_no_text(item: object) -> bool:
     return isinstance(item, str) and any("\udc80" <= c <= "\udcff" for c in item)
 
 
-def _find(value: object, wrong: Callable[[object], bool]) -> str | None:
-    """Path of an item that is wrong, in the form `options[1].id`; None where none is."""
-    left = [("", value)]
-    while left:  # no recursion: a row may be nested as deep as JSON is read
-        path, item = left.pop()
-        if wrong(item):
-            return path
-        if isinstance(item, Mapping):
-            left += [(f"{path}.{key}" if path else str(key), part) for key, part in item.items()]
-        elif isinstance(item, list):
-            left += [(f"{path}[{i}]", part) for i, part in enumerate(item)]
+def is_infinite(item: object) -> bool:
+    """Whether an item is a number that JSON does not have."""
+    return isinstance(item, float) and not math.isfinite(item)
+
+
+def find(value: object, wrong: Callable[[object], bool], at: str = "") -> tuple[str, object] | None:
+    """Path, in the form `options[1].id`, and value of the first item that is wrong; None without.
+
+    `at`: the path of the value itself. No recursion, as a value may be nested as deep as JSON is
+    read; and no path but of what is wrong, as those of all items could take gigabytes.
+    """
+    path: list[str] = []  # of the value at hand, by its steps
+    inside: list[Iterator[tuple[str, object]]] = [iter([(at, value)])]
+    while inside:
+        step, item = next(inside[-1], _END)
+        if item is _END[1]:
+            inside.pop()
+            del path[-1:]
+        elif wrong(item):
+            return "".join([*path, step]).removeprefix("."), item
+        elif isinstance(item, dict | list):
+            path.append(step)
+            inside.append(_parts(item))
     return None
+
+
+def _parts(value: dict[str, object] | list[object]) -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict):
+        return ((f".{key}", item) for key, item in value.items())
+    return ((f"[{i}]", item) for i, item in enumerate(value))

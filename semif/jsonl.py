@@ -70,6 +70,13 @@ def read(path: Path) -> JsonlRead:
 
 def iter_rows(path: Path, on_problem: Callable[[Problem], None]) -> Iterator[dict[str, Any]]:
     """Stream the whole rows a file has now; each broken line is reported and passed over."""
+    return (row for _, row in numbered_rows(path, on_problem))
+
+
+def numbered_rows(
+    path: Path, on_problem: Callable[[Problem], None]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The same, each row with the number of its line."""
     try:
         file = path.open("rb")
     except FileNotFoundError:
@@ -89,7 +96,7 @@ def iter_rows(path: Path, on_problem: Callable[[Problem], None]) -> Iterator[dic
                 continue
             row = parse(line)
             if isinstance(row, dict):
-                yield row
+                yield number, row
             else:
                 on_problem(Problem(path, number, f"{row}; {len(line)} bytes lost"))
 

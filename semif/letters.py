@@ -67,6 +67,10 @@ class Letters:
             found[0] = replace(found[0], tokens=found[0].tokens + first)
         return [found[index] for index in range(len(decisions))]
 
+    def forget(self) -> None:
+        self._prefixes.forget()
+        self._last = ()
+
     def prompt(self, decision: Decision) -> tuple[str, list[int]]:
         """The rendered prompt and its tokens, checked for length and slots."""
         user = self._prompt.user(decision)

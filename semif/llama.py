@@ -128,6 +128,7 @@ class Model:
         self._c = lib.c
         self._vocab = lib.c.llama_model_get_vocab(handle)
         self._lock = threading.Lock()
+        self._adapters: dict[tuple[Path, int, int], Any] = {}  # handles, which the model owns
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._free = weakref.finalize(self, _release, lib.c.llama_model_free, handle, None)
         # At interpreter exit a thread may still be inside a decode; the system frees the memory.
@@ -246,12 +247,21 @@ class Model:
         return b"".join(self.piece(token, special) for token in tokens).decode("utf-8", "replace")
 
     def adapter(self, path: Path) -> Adapter:
-        """Load a LoRA adapter; ModelError when it is damaged or was made for another base."""
+        """A LoRA adapter; ModelError when it is damaged or was made for another base.
+
+        It is loaded once: only closing the model frees it. A file that was changed is another.
+        """
         check_gguf(path, "adapter")
+        stat = path.stat()
+        key = path.resolve(), stat.st_mtime_ns, stat.st_size
         with self._lock:  # llama.cpp keeps a list of adapters in the model, unguarded
+            if key in self._adapters:
+                return Adapter(self, path, self._adapters[key])
             lib = library()
             lib.errors.clear()
             handle = self._c.llama_adapter_lora_init(self.handle, str(path).encode())
+            if handle:
+                self._adapters[key] = handle
         if not handle:
             raise ModelError(
                 f"adapter {path} does not fit the model {self.path} ({lib.last_error()}); "

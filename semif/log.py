@@ -15,9 +15,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from semif.errors import DecisionError
 from semif.jsonl import append
-from semif.types import Answer
+from semif.types import Answer, converted
 
 Source = Literal["human", "verified", "assessed"]
 # An assessment counts nothing until its agreement with the other two is proven.
@@ -142,10 +141,7 @@ class Label(msgspec.Struct, frozen=True):
     @classmethod
     def from_json(cls, value: object, where: str) -> Label:
         """Read a row of `labels.jsonl`; DecisionError naming `where` and the field."""
-        try:
-            return msgspec.convert(value, cls)
-        except msgspec.ValidationError as error:
-            raise DecisionError(where, "label", str(error)) from error
+        return converted(value, cls, where)
 
 
 def append_labels(path: Path, labels: Iterable[Label]) -> None:

@@ -102,6 +102,11 @@ class Prefixes:
             yield from self._decode(group)
         self._kept.trim()
 
+    def forget(self) -> None:
+        """Drop every head: the next units are evaluated as the first ones were."""
+        self._session.clear()
+        self._kept = _Kept(self._session, self._session.n_ctx // 4)
+
     def hold(self, head: Tokens) -> int:
         """Keep a head that many are about to begin with; how many tokens that evaluated."""
         if len(head) < _LEAST or self._kept.longest(head)[1] == len(head):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from semif.errors import DecisionError
+from semif.errors import TooLong
 from semif.llama import Session
 from semif.types import Decision
 
@@ -41,6 +41,10 @@ class Readout(Protocol):
         """One reading per decision, in order. Not thread-safe."""
         ...
 
+    def forget(self) -> None:
+        """Empty the session's memory."""
+        ...
+
 
 def mass(row: np.ndarray, tokens: Sequence[int]) -> float:
     """Probability of `tokens` together under the logits of one row."""
@@ -62,11 +66,7 @@ def sizes(decision: Decision) -> dict[str, int]:
     return by_field | {"state": len(str(state))}
 
 
-def too_long(decision: Decision, tokens: int, limit: int) -> DecisionError:
+def too_long(decision: Decision, tokens: int, limit: int) -> TooLong:
     """The error for a prompt of at least `tokens` tokens, naming its longest field."""
     longest = max(sizes(decision).items(), key=lambda item: item[1])[0]
-    return DecisionError(
-        decision.id,
-        longest,
-        f"is too long: the prompt needs {tokens} tokens or more, the context holds {limit}",
-    )
+    return TooLong(decision.id, longest, tokens, limit)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from semif.errors import EXIT_CONFIG, RemoteError
-from semif.systemone import one_line
+from semif.errors import EXIT_CONFIG, RemoteError, one_line
 
 if TYPE_CHECKING:
     import httpx2
@@ -28,7 +30,10 @@ LONGEST_REPLY = 16 * 1024 * 1024  # bytes
 
 @dataclass(frozen=True)
 class Reply:
-    """`body` is the JSON value of the reply, or None where it is no JSON; `text` all of it."""
+    """`body` is the JSON value of the reply, or None where it is no JSON; `text` all of it.
+
+    Its numbers are finite: what they are not for is an `Answer`, and no file holds others.
+    """
 
     status: int
     body: Any
@@ -122,7 +127,8 @@ class Remote:
         text = received.decode("utf-8", "replace")
         after = str(response.headers.get("retry-after", ""))
         try:
-            return Reply(response.status_code, json.loads(text), text), after
+            value = json.loads(text, parse_constant=_finite, parse_float=_finite)
+            return Reply(response.status_code, value, text), after
         except (ValueError, RecursionError):
             return Reply(response.status_code, None, text), after
 
@@ -141,6 +147,13 @@ class Remote:
         return self.fault(f"broke off ({error})")
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no finite number")
+    return value
+
+
 def configuration(message: str) -> RemoteError:
     """A fault in how a server is named, rather than in the server."""
     error = RemoteError(message)
@@ -153,6 +166,8 @@ def checked_host(url: str, insecure: bool) -> str:
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
+        if host and host.isascii():
+            host.encode("idna")  # as the resolver will: an empty part is no name, nor a long one
     except ValueError as error:
         raise ValueError(f"url {url!r} is none: {error}") from error
     if parts.username is not None or parts.query or parts.fragment:
@@ -178,6 +193,26 @@ def is_loopback(host: str) -> bool:
 def is_token(text: str) -> bool:
     """Whether a text can stand in the header of a request as token or key."""
     return bool(text) and text.isascii() and text.isprintable()
+
+
+def read_token(file: Path | None, variable: str) -> str | None:
+    """The token of a file, else of a variable of the environment; None without either.
+
+    Raises ValueError, in one line, for a file that cannot be read and a token that is none.
+    """
+    if file is None:
+        token, where = os.environ.get(variable, ""), variable
+        if not token:
+            return None
+    else:
+        where = str(file)
+        try:
+            token = file.read_text("utf-8", "replace").strip()
+        except OSError as error:
+            raise ValueError(f"{file} cannot be read: {error.strerror}") from error
+    if not is_token(token):
+        raise ValueError(f"the token in {where} is empty or has characters no token has")
+    return token
 
 
 def retry_after(value: str) -> float:

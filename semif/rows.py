@@ -179,8 +179,7 @@ def split(rows: Sequence[LabelledRow]) -> tuple[list[LabelledRow], list[Labelled
     """(training, held out): by a hash of the text, so that a text never changes sides."""
     sides: tuple[list[LabelledRow], list[LabelledRow]] = ([], [])
     for row in rows:
-        text = " ".join(main_text(row.decision.state).casefold().split())
-        sides[_hash(text) % _HELD_OUT == 0].append(row)
+        sides[_hash(normal_text(row.decision.state)) % _HELD_OUT == 0].append(row)
     return sides
 
 
@@ -189,6 +188,11 @@ def main_text(state: object) -> str:
     if not isinstance(state, Mapping):
         return str(state)
     return str(next((state[key] for key in _MAIN if key in state), dict(state)))
+
+
+def normal_text(state: object) -> str:
+    """The same without what is no other text: case, and how much space is between words."""
+    return " ".join(main_text(state).casefold().split())
 
 
 _MAIN = ("concern", "input", "request")
@@ -219,8 +223,8 @@ class _Builder:
             for where, given in self._objects(f"{phase}.jsonl", _Given):
                 yield self._fixed(where, phase, given.state, given.answer)
         for where, general in self._objects("general.jsonl", _General):
-            for number, question in enumerate(general.questions):
-                yield _general(f"{where}.{number}", general.state, question)
+            for number, asked in enumerate(general.questions):
+                yield _general(f"{where}.{number}", general.state, asked)
 
     def _input(
         self, where: str, text: str, process: str, request: str, interrupt: str, urgency: str

@@ -1,7 +1,8 @@
 """The server: `POST /v1/systemone`, `GET /v1/revision`, `GET /v1/health`.
 
 Decisions are made on one thread, one request after the other; what waits together and is small is
-read together. Nothing of a request is ever logged.
+read together. A request that would take too long is refused, and one that nobody waits for any more
+is broken off. Nothing of a request is ever logged.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import uvicorn
 from starlette.applications import Starlette
@@ -26,17 +27,18 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from semif import systemone
-from semif.engine import Engine
-from semif.errors import EXIT_UNAVAILABLE, DecisionError, SemifError
+from semif.connections import BODY_SECONDS, Connection
+from semif.errors import EXIT_UNAVAILABLE, DecisionError, SemifError, one_line
 from semif.revision import Revision
 from semif.systemone import MAX_QUESTIONS, RequestError
 from semif.types import MAX_OPTIONS, Answer, Decider, Decision
 
-BODY_SECONDS = 30.0  # for the body of a request to arrive
 GRACE_SECONDS = 10  # for what is being answered when the server is told to end
 KEEP_ALIVE_SECONDS = 75
 RETRY_SECONDS = 1  # what a busy server asks for
 CLIENT_GONE = 499  # no one reads it; as nginx calls it
+# Tokens that decisions would take, counted no further than those a request may take.
+Cost = Callable[[Sequence[Decision], int], int]
 
 _log = logging.getLogger(__name__)
 
@@ -44,15 +46,21 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Limits:
     """waiting: requests behind the one at work, more are sent away. together: decisions of several
-    requests that are read at once; 0: each request is read alone, whatever waits. body: bytes."""
+    requests that are read at once; 0: each request is read alone, whatever waits. body: bytes.
+    tokens: that one request may take, as it holds up all others."""
 
     waiting: int = 32
     together: int = 16
     body: int = 1024 * 1024
+    tokens: int = 65536
 
 
 class Busy(Exception):
     """Too many requests wait, or the server is ending."""
+
+
+class TooMuch(SemifError):
+    """A request would take more tokens than one may."""
 
 
 class ListenError(SemifError):
@@ -61,36 +69,57 @@ class ListenError(SemifError):
     exit_code = EXIT_UNAVAILABLE
 
 
-@dataclass(frozen=True)
-class _Job:
+@runtime_checkable
+class Abortable(Protocol):
+    """A decider that asks `abort` while it works, and raises `Aborted` when that is so."""
+
+    abort: Callable[[], bool] | None
+
+
+@dataclass(eq=False)
+class Job:
+    """Decisions on the bench, and their answers to come."""
+
     decisions: Sequence[Decision]
     future: Future[list[Answer]]
+    gone: bool = False
+
+    def leave(self) -> None:
+        """Nobody waits for the answers: they are not made, or no further."""
+        self.gone = True
+        self.future.cancel()
 
 
 class Bench:
     """The one thread on which a decider works, and the requests before it."""
 
-    def __init__(self, decider: Decider, limits: Limits) -> None:
+    def __init__(self, decider: Decider, limits: Limits, cost: Cost | None = None) -> None:
+        """cost: without it what one request may take is not bounded."""
         self._decider = decider
         self._limits = limits
-        self._jobs: deque[_Job] = deque()
+        self._cost = cost
+        self._jobs: deque[Job] = deque()
+        self._at_work: Sequence[Job] = ()
         self._wake = threading.Condition()
         self._ending = self._aborted = False
-        if isinstance(decider, Engine):
-            decider.abort = lambda: self._aborted
-        self._thread = threading.Thread(target=self._run, name="decide")
+        self._thread = threading.Thread(target=self._run, name="decide", daemon=True)
+
+    def start(self) -> None:
+        """Begin to work, until `close`."""
+        if isinstance(self._decider, Abortable):
+            self._decider.abort = self._is_vain
         self._thread.start()
 
-    def submit(self, decisions: Sequence[Decision]) -> Future[list[Answer]]:
-        """The answers to come; Busy when too much waits. Cancelling it takes it off the bench."""
+    def submit(self, decisions: Sequence[Decision]) -> Job:
+        """A job for these decisions; Busy when too much waits."""
         with self._wake:
-            waiting = sum(not job.future.cancelled() for job in self._jobs)
+            waiting = sum(not job.gone for job in self._jobs)
             if self._ending or waiting >= self._limits.waiting:
                 raise Busy
-            job = _Job(decisions, Future())
+            job = Job(decisions, Future())
             self._jobs.append(job)
             self._wake.notify()
-        return job.future
+        return job
 
     def end(self) -> None:
         """Refuse what waits and what comes; what is at work is done."""
@@ -106,17 +135,24 @@ class Bench:
         """End, and break off what is at work."""
         self.end()
         self._aborted = True
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
+        if isinstance(self._decider, Abortable):
+            self._decider.abort = None
+
+    def _is_vain(self) -> bool:
+        """Whether nobody waits for what is at work."""
+        return self._aborted or all(job.gone for job in self._at_work)
 
     def _run(self) -> None:
         while jobs := self._next():
             self._work(jobs)
 
-    def _next(self) -> list[_Job]:
+    def _next(self) -> list[Job]:
         """The next job and those that are read with it; none when it is over."""
         with self._wake:
             while not self._ending:
-                taken: list[_Job] = []
+                taken: list[Job] = []
                 count = 0
                 while self._jobs:
                     count += len(self._jobs[0].decisions)
@@ -132,7 +168,10 @@ class Bench:
                 self._wake.wait()
         return []
 
-    def _work(self, jobs: Sequence[_Job]) -> None:
+    def _work(self, jobs: Sequence[Job]) -> None:
+        self._at_work = jobs = [job for job in jobs if self._can(job)]
+        if not jobs:
+            return
         try:
             answers = self._decider.decide([d for job in jobs for d in job.decisions])
         except DecisionError as error:
@@ -152,9 +191,24 @@ class Bench:
             job.future.set_result(answers[start:end])
             start = end
 
+    def _can(self, job: Job) -> bool:
+        """Whether a job is no more than one may be; else it is told so."""
+        if self._cost is None:
+            return True
+        most = self._limits.tokens
+        try:
+            tokens = self._cost(job.decisions, most)
+            if tokens > most:
+                message = f"the questions take {tokens} tokens or more, a request may take {most}"
+                raise TooMuch(f"{message}; ask fewer at once")
+        except BaseException as error:  # raised again where the request is answered
+            job.future.set_exception(error)
+            return False
+        return True
+
 
 def about(model: str, revision: Revision, context: int) -> dict[str, Any]:
-    """What `GET /v1/revision` answers. context: tokens of a prompt, at most."""
+    """What `GET /v1/revision` answers. context: tokens of a prompt, at most (`Engine.limit`)."""
     pinned = revision.contents
     phases = {*pinned.temperatures, *pinned.thresholds, *pinned.none_bias, *pinned.prompt_versions}
     return {
@@ -184,7 +238,9 @@ def application(bench: Bench, about: Mapping[str, Any], token: str, limits: Limi
 
     async def decide(request: Request) -> Response:
         authorize(request)
-        asked = systemone.decode(await _body(request, limits.body))
+        body = await _body(request, limits.body)
+        # Not here: one state under 256 questions can take a second to check.
+        asked = await asyncio.to_thread(systemone.decode, body)
         answers = await _unless_gone(request, bench.submit([one.decision for one in asked]))
         if answers is None:
             return Response(status_code=CLIENT_GONE)
@@ -211,6 +267,7 @@ def application(bench: Bench, about: Mapping[str, Any], token: str, limits: Limi
             RequestError: _bad_request,
             DecisionError: _bad_request,
             Busy: _busy,
+            TooMuch: _too_much,
             SemifError: _failed,
             HTTPException: _refused,
             Exception: _failed,  # Starlette raises it on, for the log
@@ -241,6 +298,10 @@ def _busy(_request: Request, _error_: Exception) -> Response:
     return _error("busy; ask again", 503, {"Retry-After": str(RETRY_SECONDS)})
 
 
+def _too_much(_request: Request, error: Exception) -> Response:
+    return _error(str(error), 413)
+
+
 def _refused(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return _error(error.detail, error.status_code, error.headers)
@@ -251,7 +312,7 @@ def _failed(_request: Request, error: Exception) -> Response:
     if not isinstance(error, SemifError):
         # Raised on for the log, at which the connection is closed: the client should know.
         return _error("failed; see the log", 500, {"Connection": "close"})
-    line = systemone.one_line(str(error))
+    line = one_line(str(error))
     _log.error("semif: %s", line)
     return _error(line, 500)
 
@@ -276,15 +337,17 @@ async def _body(request: Request, limit: int) -> bytes:
     return body
 
 
-async def _unless_gone(request: Request, future: Future[list[Answer]]) -> list[Answer] | None:
+async def _unless_gone(request: Request, job: Job) -> list[Answer] | None:
     """The answers; None when whoever asked has gone, and then they are not made."""
-    answers = asyncio.wrap_future(future)
+    answers = asyncio.wrap_future(job.future)
     gone = asyncio.ensure_future(request.receive())  # after the body: only that it is over
     try:
         either: set[asyncio.Future[Any]] = {answers, gone}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         return await answers if answers.done() else None
     finally:
+        if not answers.done():
+            job.leave()
         answers.cancel()
         gone.cancel()
 
@@ -295,6 +358,8 @@ def listen(host: str, port: int) -> socket.socket:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
         bound = socket.socket(family, socket.SOCK_STREAM)
+    except UnicodeError as error:  # an empty part, or a long one
+        raise ListenError(f"{host}: that is no name of a host") from error
     except OSError as error:
         raise ListenError(f"{host}: {error.strerror or error}") from error
     try:
@@ -324,17 +389,19 @@ class Server(uvicorn.Server):
         token: str = "",
         limits: Limits = Limits(),  # noqa: B008  (frozen)
         ready: Callable[[], None] = lambda: None,
+        cost: Cost | None = None,
     ) -> None:
-        """ready: called when requests are taken."""
+        """ready: called when requests are taken. cost: see `Bench`."""
         self._bound = bound
         self._ready = ready
-        self._bench = Bench(decider, limits)
+        self._bench = Bench(decider, limits, cost)
         super().__init__(
             uvicorn.Config(
                 application(self._bench, about, token, limits),
                 log_config=None,
                 access_log=False,
                 lifespan="off",
+                http=Connection,
                 ws="none",
                 server_header=False,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
@@ -345,6 +412,7 @@ class Server(uvicorn.Server):
     def serve_until_ended(self) -> None:
         """Block until the end. A signal that ended it is raised again when all is closed."""
         try:
+            self._bench.start()
             self.run(sockets=[self._bound])
         finally:
             self._bench.close()

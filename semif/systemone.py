@@ -15,15 +15,15 @@ A key only ever names its answer: no prompt shows it.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from semif.errors import DecisionError, SemifError
+from semif.errors import DecisionError, SemifError, one_line
+from semif.inputs import find, is_infinite
 from semif.types import MAX_OPTIONS, Answer, Decision, Option, State
 
 TYPES = ("noul", "choice", "score")
@@ -32,7 +32,7 @@ MAX_QUESTIONS = 256  # in one request
 YES_NO = (Option("yes", "Yes"), Option("no", "No"))
 _ONE = 1 + 1e-6  # a probability that was rounded on its way
 # How the engine's fields are called on the wire.
-_FIELDS = {"question": "instructions", "options": "criteria"}
+_FIELDS = {"id": "key", "question": "instructions", "options": "criteria"}
 
 
 class RequestError(SemifError):
@@ -55,8 +55,9 @@ class RequestError(SemifError):
 
     def to_json(self) -> dict[str, Any]:
         """The body of the reply that refuses the request."""
+        field = one_line(self.field) if self.field is not None else None
         line = one_line(str(self))
-        return {"error": {"message": line, "question": self.question, "field": self.field}}
+        return {"error": {"message": line, "question": self.question, "field": field}}
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,9 @@ class Asked:
     full: bool = False
 
 
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class Full(msgspec.Struct, frozen=True):
     """The answer to a question that carries a phase."""
 
@@ -75,10 +79,10 @@ class Full(msgspec.Struct, frozen=True):
     logits: dict[str, float]
     prompt_version: str
     prompt_sha256: str
-    tokens: int
-    prompt_tokens: int
-    ms: float
-    allowed_token_mass: float
+    tokens: _Count
+    prompt_tokens: _Count
+    ms: Annotated[float, msgspec.Meta(ge=0)]
+    allowed_token_mass: Annotated[float, msgspec.Meta(ge=0, le=_ONE)]
     plan: dict[str, Any]
 
 
@@ -91,15 +95,13 @@ class _Object(dict[str, Any]):
     def of(cls, pairs: Sequence[tuple[str, Any]]) -> _Object:
         result = cls(pairs)
         if len(result) < len(pairs):
-            keys = [key for key, _ in pairs]
-            result.twice = next(key for key in keys if keys.count(key) > 1)
+            seen: set[str] = set()
+            for key, _ in pairs:
+                if key in seen:
+                    result.twice = key
+                    break
+                seen.add(key)
         return result
-
-
-def one_line(text: str, limit: int = 400) -> str:
-    """A text for one line of a terminal or log: no controls, no escapes, and cut."""
-    line = "".join(c if c.isprintable() else " " for c in text)
-    return line if len(line) <= limit else line[:limit] + "…"
 
 
 def decode(body: bytes) -> list[Asked]:
@@ -141,19 +143,13 @@ def _request(value: Any) -> list[Asked]:
 
 def _check_state(state: Any) -> None:
     """Refuse what is no JSON or no state before any question is looked at."""
-    _walk(state, "state")
+    found = find(state, lambda item: is_infinite(item) or _twice(item) is not None, "state")
+    if found is not None:
+        path, item = found
+        _once(item, None, path)
+        raise RequestError("is no finite number", field=path)
     if state is None or (isinstance(state, str | list | dict) and not state):
         raise RequestError("is empty", field="state")
-
-
-def _walk(value: Any, path: str) -> None:
-    _once(value, None, path)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise RequestError("is no finite number", field=path)
-    for key, item in value.items() if isinstance(value, dict) else ():
-        _walk(item, f"{path}.{key}")
-    for i, item in enumerate(value) if isinstance(value, list) else ():
-        _walk(item, f"{path}[{i}]")
 
 
 def _state(state: Any) -> State:
@@ -207,8 +203,13 @@ def _options(key: str, type_: str, criteria: Any) -> tuple[Option, ...]:
 
 
 def _with_none(key: str, options: tuple[Option, ...], none: Any) -> tuple[Option, ...]:
-    ids = [option.id for option in options]
-    if not isinstance(none, list) or not all(id_ in ids for id_ in none):
+    ids = {option.id for option in options}
+    # In this order: a list of a hundred thousand is not looked at.
+    if (
+        not isinstance(none, list)
+        or len(none) > len(ids)
+        or not all(isinstance(id_, str) and id_ in ids for id_ in none)
+    ):
         raise RequestError("must be a list of option ids", key, "none")
     return tuple(replace(option, none=option.id in none) for option in options)
 
@@ -216,20 +217,20 @@ def _with_none(key: str, options: tuple[Option, ...], none: Any) -> tuple[Option
 def _check(key: str, decision: Decision) -> None:
     if not key.strip():
         raise RequestError("a question has an empty key", field="questions")
-    names = "".join((key, decision.phase, *(option.id for option in decision.options)))
     try:
-        names.encode("utf-8")
         decision.check()
-    except UnicodeEncodeError:
-        message = "a key, id or phase holds a lone surrogate, which is no text"
-        raise RequestError(message, key) from None
     except DecisionError as error:
         raise RequestError.of(error) from None
 
 
-def _once(value: Any, question: str | None, field: str | None) -> None:
-    if isinstance(value, _Object) and value.twice is not None:
-        raise RequestError(f"{value.twice!r} stands twice", question, field)
+def _twice(value: object) -> str | None:
+    return value.twice if isinstance(value, _Object) else None
+
+
+def _once(value: object, question: str | None, field: str | None) -> None:
+    twice = _twice(value)
+    if twice is not None:
+        raise RequestError(f"{twice!r} stands twice", question, field)
 
 
 def encode(asked: Asked, answer: Answer) -> dict[str, Any]:

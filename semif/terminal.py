@@ -19,7 +19,9 @@ def say(message: object) -> None:
 
 def put(row: Mapping[str, Any]) -> None:
     """One JSON object, on stdout, at once."""
-    sys.stdout.buffer.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+    # Of a lone surrogate, as in the name of a file that is no UTF-8, this writes the JSON escape.
+    line = json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    sys.stdout.buffer.write(line + b"\n")
     sys.stdout.buffer.flush()
 
 

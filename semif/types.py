@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -17,6 +17,8 @@ MAX_OPTIONS = 255
 NONE_IDS = frozenset({"create_category", "create_skill", "none"})
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_T = TypeVar("_T")
 
 State = str | Mapping[str, Any] | list[Any] | int | float | bool
 
@@ -57,12 +59,7 @@ class Decision:
         row = named(row, value)
         if isinstance(value, dict):
             value = {"phase": "", **value}
-        try:
-            decision = msgspec.convert(value, cls)
-        except msgspec.ValidationError as error:
-            message, _, where = str(error).partition(" - at ")
-            field = where.strip("`").removeprefix("$.") or "row"
-            raise DecisionError(row, field, message) from error
+        decision = converted(value, cls, row)
         decision.check(row)
         return decision
 
@@ -86,6 +83,8 @@ class Decision:
         ids = [option.id for option in self.options]
         if not self.id:
             raise DecisionError(row, "id", "is empty")
+        _name(row, "id", self.id)
+        _name(row, "phase", self.phase)
         if not self.question.strip():
             raise DecisionError(row, "question", "is empty")
         if len(ids) < 2:
@@ -95,8 +94,7 @@ class Decision:
         for i, id_ in enumerate(ids):
             if not id_.strip():
                 raise DecisionError(row, f"options[{i}].id", "is empty")
-            if _CONTROL.search(id_):
-                raise DecisionError(row, f"options[{i}].id", "holds a line break or control")
+            _name(row, f"options[{i}].id", id_)
         twice = sorted({id_ for id_ in ids if ids.count(id_) > 1})
         if twice:
             raise DecisionError(row, "options", f"the id {twice[0]!r} stands twice")
@@ -146,6 +144,16 @@ class Decider(Protocol):
         ...
 
 
+def converted(value: object, kind: type[_T], row: str) -> _T:
+    """A JSON value as a `kind`; DecisionError naming row and field when it is none."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at ")
+        field = where.strip("`").removeprefix("$.") or "row"
+        raise DecisionError(row, field, message) from error
+
+
 def named(row: str, value: object) -> str:
     """`row`, and in brackets the id that the value has there."""
     id_ = value.get("id") if isinstance(value, Mapping) else None
@@ -156,6 +164,14 @@ def _empty(state: object) -> bool:
     if isinstance(state, str):
         return not state.strip()
     return state is None or (isinstance(state, Mapping | list) and not state)
+
+
+def _name(row: str, field: str, text: str) -> None:
+    """Refuse what would break the line that names the decision, or no file can hold."""
+    if _CONTROL.search(text):
+        raise DecisionError(row, field, "holds a line break or control")
+    if _SURROGATE.search(text):
+        raise DecisionError(row, field, "holds a lone surrogate, which is no text")
 
 
 def _encodable(row: str, field: str, value: object) -> None:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,16 @@ import msgspec
 
 from semif import engine, models, revision
 from semif.engine import Engine
-from semif.errors import DecisionError, ModelError
+from semif.errors import DecisionError, ModelError, TooLong
 from semif.llama import Model
 from semif.models import Source
 from semif.prompting import BranchesPrompt, load_prompt
 from semif.revision import Registry, Revision
-from semif.types import Answer, Decision, named
+from semif.types import Answer, Decision, converted, named
 
 MAX_DP = 0.01
 _CONTEXT = 4096  # what the engine has unless told otherwise
-# Makes one decision alone; ModelError says why none can be made with that revision.
+# Makes one decision alone; ModelError says why its revision cannot make it.
 Again = Callable[[Decision], Answer]
 Find = Callable[[str], Again]
 
@@ -53,17 +54,12 @@ class Logged:
     def from_json(cls, value: dict[str, Any], row: str) -> Logged:
         """Read a row; DecisionError naming row and field when it is no row of a decision log."""
         decision = Decision.from_json(value, row)
-        try:
-            said = msgspec.convert(value, _Said)
-        except msgspec.ValidationError as error:
-            message, _, where = str(error).partition(" - at ")
-            field = where.strip("`").removeprefix("$.") or "row"
-            raise DecisionError(named(row, value), field, message) from error
+        row = named(row, value)
+        said = converted(value, _Said, row)
         if said.time.tzinfo is None:
-            raise DecisionError(named(row, value), "time", "has no zone")
+            raise DecisionError(row, "time", "has no zone")
         if said.predicted_probs.keys() != {option.id for option in decision.options}:
-            message = "do not name the options, each once"
-            raise DecisionError(named(row, value), "predicted_probs", message)
+            raise DecisionError(row, "predicted_probs", "do not name the options, each once")
         return cls(decision, said)
 
 
@@ -133,6 +129,8 @@ def _check(row: Logged, maker: Again | ModelError) -> Checked:
         return Checked(row, {**_prompt_alone(row), "revision": str(maker)})
     try:
         answer = maker(row.decision)
+    except ModelError as error:
+        return Checked(row, {**_prompt_alone(row), "revision": str(error)})
     except DecisionError as error:
         return Checked(row, {**_prompt_alone(row), "refused": f"{error.field}: {error.message}"})
     why = _prompt(said, answer.prompt_version, answer.prompt_sha256)
@@ -166,25 +164,41 @@ def _prompt_alone(row: Logged) -> dict[str, str]:
         return {"prompt": str(error)}
 
 
-@dataclass(frozen=True)
 class _Alone:
-    """Makes each decision in an engine of its own, so on an empty cache."""
+    """Makes each decision on an empty memory. One engine is open at a time: the rows of a revision
+    mostly follow each other, and each engine takes memory for its whole context."""
 
-    model: Model
-    revision: Revision
-    threads: int
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._engine: Engine | None = None
+        self._cells = 0
 
-    def __call__(self, decision: Decision) -> Answer:
-        try:
-            return self._ask(decision, _CONTEXT)
-        except DecisionError:
-            if self.model.n_ctx_train <= _CONTEXT:
-                raise
-            return self._ask(decision, self.model.n_ctx_train)
+    def ask(self, model: Model, pinned: Revision, decision: Decision) -> Answer:
+        """The answer; TooLong for what the model was not trained to hold."""
+        engine = self.open(model, pinned)
+        while True:
+            engine.forget()
+            try:
+                return engine.decide([decision])[0]
+            except TooLong as error:  # the row may be of an engine with more cells
+                if error.tokens > model.n_ctx_train:
+                    row, field = error.row, error.field
+                    raise TooLong(row, field, error.tokens, model.n_ctx_train) from None
+                engine = self.open(model, pinned, error.tokens)
 
-    def _ask(self, decision: Decision, n_ctx: int) -> Answer:
-        with Engine(self.model, self.revision, self.threads, n_ctx) as alone:
-            return alone.decide([decision])[0]
+    def open(self, model: Model, pinned: Revision, cells: int = _CONTEXT) -> Engine:
+        """An engine with at least so many cells; ModelError when there can be none."""
+        if self._engine and self._engine.revision == pinned.id and self._cells >= cells:
+            return self._engine
+        self.close()
+        self._engine = Engine(model, pinned, self._threads, cells)
+        self._cells = cells
+        return self._engine
+
+    def close(self) -> None:
+        if self._engine:
+            self._engine.close()
+        self._engine = None
 
 
 class Revisions:
@@ -195,18 +209,35 @@ class Revisions:
         self._registry = Registry(home / ".sia" / "revisions") if home else None
         self._model = model
         self._source: Source = models.describe(models.resolve(model))
-        self._threads = threads
+        self._alone = _Alone(threads)
         self._opened: dict[tuple[str, str], Model] = {}
+
+    def __enter__(self) -> Revisions:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free engine and models."""
+        self._alone.close()
+        for model in self._opened.values():
+            model.close()
 
     def __call__(self, id_: str) -> Again:
         """Who makes the decisions of a revision again; ModelError says why nobody can."""
+        model, pinned = self._find(id_)
+        self._alone.open(model, pinned)
+        return partial(self._alone.ask, model, pinned)
+
+    def _find(self, id_: str) -> tuple[Model, Revision]:
         folder = self._folder(id_)
         if folder is not None:
-            return _Alone(*self._open(folder), self._threads)
+            return self._open(folder)
         for readout in ("branches", "letters"):
             plain = revision.untuned(self._source, readout)
             if plain.id == id_:
-                return _Alone(self._plain(), plain, self._threads)
+                return self._plain(), plain
         raise ModelError.missing(f"revision {id_} is neither in the home nor shipped")
 
     def _folder(self, id_: str) -> Path | None:

@@ -257,7 +257,7 @@ class Agent:
             generator=brain.generator,
             budget=self._budget(brain),
             tree=lambda: self.holder.tree,
-            revision=brain.decide.revision,
+            revision=lambda: brain.decide.revision,
             turns=config.loop.turns,
             since=datetime.now(UTC),
         )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import semif
 from semif.client import LogprobsDecider, RemoteDecider
 from semif.fallback import Calibrated, Closing, FallbackDecider, Outage
-from semif.remote import is_token
+from semif.remote import read_token
 from semif.revision import Revision
 from sia.config import DeciderConfig
 from sia.errors import ConfigError
@@ -77,19 +76,12 @@ def _remote(chosen: DeciderConfig, folder: Path) -> RemoteDecider | LogprobsDeci
 
 
 def _token(chosen: DeciderConfig, folder: Path) -> str | None:
-    if chosen.token_file:
-        path = folder / Path(chosen.token_file).expanduser()
-        try:
-            token, where = path.read_text("utf-8", "replace").strip(), f"the file {path}"
-        except OSError as error:
-            message = f"{path} cannot be read: {error.strerror}"
-            raise ConfigError(f"sia.toml: decider.token_file: {message}") from error
-    elif chosen.token_env:
-        token, where = os.environ.get(chosen.token_env, ""), chosen.token_env
-        if not token:
-            raise ConfigError(f"sia.toml: decider.token_env names {where}, which is not set")
-    else:
-        return None
-    if not is_token(token):
-        raise ConfigError(f"sia.toml: the token in {where} is empty or has characters no token has")
+    name = "token_file" if chosen.token_file else "token_env"
+    file = folder / Path(chosen.token_file).expanduser() if chosen.token_file else None
+    try:
+        token = read_token(file, chosen.token_env)
+    except ValueError as error:
+        raise ConfigError(f"sia.toml: decider.{name}: {error}") from error
+    if token is None and chosen.token_env:
+        raise ConfigError(f"sia.toml: decider.token_env names {chosen.token_env}, which is not set")
     return token

@@ -84,6 +84,10 @@ class Recorder:
         return replace(
             iteration,
             decisions=tuple(decision_view(answer, source) for answer, source in turn.decided),
+            # Where a server began or ceased to answer in this turn, who did so last.
+            decision_revision=(
+                turn.decided[-1][0].revision if turn.decided else iteration.decision_revision
+            ),
             response=turn.response,
             run=turn.run.id if turn.run else "",
             generator=turn.generator,

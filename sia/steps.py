@@ -50,8 +50,8 @@ NO_SKILL = (
 
 @dataclass
 class Steps:
-    """The steps of one session. ``tree``: gives the present skill tree. ``since``: when this
-    process began."""
+    """The steps of one session. ``tree``: gives the present skill tree. ``revision``: names who
+    decides at present. ``since``: when this process began."""
 
     home: Home
     store: Store
@@ -63,7 +63,7 @@ class Steps:
     generator: Generator
     budget: Budget
     tree: Callable[[], Tree]
-    revision: str
+    revision: Callable[[], str]
     since: datetime
     turns: int = 12
 
@@ -92,7 +92,7 @@ class Steps:
             process=replace(process, text=redact(process.text)) if process else None,
             queue=tuple(replace(item, text=redact(item.text)) for item in waiting),
             queue_depth=depth,
-            decision_revision=self.revision,
+            decision_revision=self.revision(),
         )
 
     def _await_scripts(self, run: Run | None, cancel: Cancel) -> None:

@@ -13,15 +13,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from semif.calibrate import ALL, calibrate, revised, threshold, write
+from semif.calibrate import ALL, _sides, calibrate, revised, threshold, write
 from semif.cli import main
+from semif.cli_measure import _calibration_rows
 from semif.costs import Cost, Costs, shipped_costs, with_costs
 from semif.errors import DecisionError, FileError
 from semif.evaluate import Judged
 from semif.export import LabelledRow
-from semif.fit import Fit
+from semif.fit import Fit, Scored
 from semif.log import DecisionLog, Label, append_labels
 from semif.revision import Contents, Revision, load
+from semif.rows import build, shipped_data, split
 from semif.testing import ScriptedDecider
 from semif.types import Answer, Decision, Option
 
@@ -98,6 +100,71 @@ def test_a_fold_has_all_rows_of_a_text(contents: Contents) -> None:
     assert found.after["nll"] == pytest.approx(4.0, abs=0.01) == found.before["nll"]
 
 
+def test_a_phase_with_one_text_keeps_what_its_parent_had(contents: Contents) -> None:
+    # As the model says it they are right; the parent's bias, which is one logit, makes them wrong.
+    rows = [judged(i, "a", {"a": 0.5, "none": 0.0}, "q", text="one text") for i in range(10)]
+    found = calibrate(rows, contents, Costs({}))
+    assert found.kept == ("q",) and found.fits["q"] == Fit(2.0, 1.0)
+    assert found.before["accuracy"] == found.after["accuracy"] == 0
+
+
+def test_types_of_a_question_are_calibrated_as_one(contents: Contents, tuned: Revision) -> None:
+    rows = [*too_sure(300, "noul"), judged(0, "a", {"a": 1.0, "none": 0.0}, "choice")]
+    parent = msgspec.structs.replace(contents, none_bias={"choice": 1.5, "score": -0.5})
+    found = calibrate(rows, parent, Costs({}))
+    shared = found.fits["noul"].temperature
+    assert shared == pytest.approx(4, rel=0.2) and not found.kept
+    # One text says nothing about a bias, and no row nothing at all.
+    assert found.fits["choice"] == Fit(shared, 1.5) and found.fits["score"] == Fit(shared, -0.5)
+    new = revised(Revision(tuned.id, parent), found, "")
+    assert {new.temperatures[phase] for phase in ("noul", "choice", "score")} == {shared}
+    assert new.none_bias == {"choice": 1.5, "score": -0.5}
+
+
+def test_a_parent_with_several_temperatures_for_one_family_is_not_kept(contents: Contents) -> None:
+    sure = {"yes": math.log(9), "no": 0.0}  # .75 at a temperature of 2, which is right
+    rows = [judged(i, "yes" if i % 4 else "no", sure, "noul") for i in range(24)]
+
+    def parent(**temperatures: float) -> Contents:
+        return msgspec.structs.replace(contents, temperatures=temperatures)
+
+    found = calibrate(rows, parent(noul=2.0, choice=2.0, score=2.0), Costs({}))
+    assert found.kept == ("noul",) and dict(found.fits) == {"noul": Fit(2.0)}
+    found = calibrate(rows, parent(noul=2.0, choice=3.0), Costs({}))
+    assert not found.kept and set(found.fits) == {"choice", "noul", "score"}
+    assert len({each.temperature for each in found.fits.values()}) == 1
+    one_text = [judged(i, "yes", sure, "noul", text="one") for i in range(9)]
+    assert calibrate(one_text, parent(noul=2.0), Costs({})).kept == ("noul",)
+
+
+def test_texts_of_one_family_are_in_one_fold() -> None:
+    none = np.zeros(2, bool)
+    rows = [Scored("noul", none, none, 0)] * 7 + [Scored("choice", none, none, 0)] * 2
+    texts = [f"text {i}" for i in range(7)]
+    sides = _sides(rows, [*texts, texts[5], texts[2]], 5).tolist()
+    assert sides[7:] == [sides[5], sides[2]]
+    assert sorted(sides[:7]) == [0, 0, 1, 1, 2, 3, 4]
+
+
+def test_what_is_chosen_is_chosen_without_the_rows_it_is_judged_on(contents: Contents) -> None:
+    # Forty phases of which the model knows how sure it may be: a fit of a few rows is mere chance.
+    draw = np.random.default_rng(6)
+    rows = []
+    for phase in range(40):
+        for number in range(15):
+            true = float(draw.normal(0, 1))
+            outcome = "yes" if draw.random() < 1 / (1 + math.exp(-true)) else "no"
+            rows.append(judged(number, outcome, {"yes": true, "no": 0.0}, f"p{phase:02}"))
+    found = calibrate(rows, contents, Costs({}))
+    gains = {
+        phase: before["nll"] - found.after["phases"][phase]["nll"]
+        for phase, before in found.before["phases"].items()
+    }
+    assert 5 < len(found.kept) < 35
+    # Chosen on the same rows no phase could lose, and all together would seem to gain.
+    assert min(gains.values()) < -0.01 and sum(gains.values()) / 40 < 0.003
+
+
 def test_a_phase_that_gains_nothing_keeps_what_its_parent_had(contents: Contents) -> None:
     # Right three times in four, and sure as that: a fit of fewer rows can only be worse.
     sure = {"yes": math.log(9), "no": 0.0}  # .75 at the parent's temperature of 2
@@ -121,6 +188,13 @@ def test_what_is_kept_and_what_is_new(contents: Contents, tuned: Revision) -> No
     assert new.metrics["rows"] == 240 and new.metrics["calibration_sha256"] == "5" * 64
     assert new.metrics["ece_before"] == found.before["ece"]
     assert revised(Revision("made-up", contents), found, "").parent == contents.parent
+    # The adapter for writing goes along, with what it is proven for and was measured at.
+    assert "writing" not in new.metrics
+    measured = {"writing": {"prompts": "writing-v1"}, "ece": 0.5}
+    writes = msgspec.structs.replace(contents, metrics=measured, proven=("report",))
+    again = revised(Revision(tuned.id, writes, tuned.folder), found, "")
+    assert again.metrics["writing"] == measured["writing"] and again.proven == ("report",)
+    assert again.metrics["ece"] == found.after["ece"]
 
 
 def test_the_parents_own_calibration_is_what_is_before(contents: Contents) -> None:
@@ -291,6 +365,13 @@ def test_the_command_takes_a_home(
     assert new.contents.parent is None and new.contents.base.sha256 == _sha256(tiny_path)
 
 
+def test_the_default_rows_are_said_to_flatter(capfd: pytest.CaptureFixture[str]) -> None:
+    rows = _calibration_rows(None, print)
+    assert "its figures flatter" in capfd.readouterr().err
+    held_out = split(build(shipped_data(), 0))[1]
+    assert [entry.id for entry in rows] == [row.decision.id for row in held_out]
+
+
 def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -300,6 +381,9 @@ def test_usage(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     command = ["calibrate", str(rows), "--out", str(tmp_path / "out")]
     assert main([*command, "--costs", "gate=0:4"]) == 2
     assert "--costs: 'gate=0:4': must be" in capfd.readouterr().err
+    # Said before any model is looked for.
+    assert main([*command, "--costs", "gaet=1:4", "--model", str(tmp_path / "none.gguf")]) == 2
+    assert "--costs: gaet: no row has two options, one of them 'yes'" in capfd.readouterr().err
     for wrong in (["--folds", "1"], ["--limit", "0"]):
         with pytest.raises(SystemExit) as caught:
             main([*command, *wrong])

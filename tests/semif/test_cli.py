@@ -12,6 +12,7 @@ import pytest
 from semif.cli import main
 from semif.log import DecisionLog, Label, append_labels
 from semif.revision import load, shipped
+from semif.terminal import put
 from semif.testing import ScriptedDecider
 from semif.types import Decision
 
@@ -44,6 +45,8 @@ def test_decide_scores_what_is_whole_and_names_the_rest(
         + b"\xff\n"
         + line("three", state={"input": 3})
         + line("four", state="x" * 9000)
+        + line("odd", options=[{"id": "a\ud800"}, {"id": "b"}])
+        + line("od\nd")
         + line("five").rstrip()
     )
     assert main(["decide", str(rows), "--model", str(tiny_path)]) == 1
@@ -55,7 +58,7 @@ def test_decide_scores_what_is_whole_and_names_the_rest(
     # Once, whatever the random model makes of the answers it is asked for.
     problems = [line for line in err.splitlines() if "allowed_token_mass" not in line]
     assert len(err.splitlines()) - len(problems) == 1
-    assert len(problems) == 5
+    assert len(problems) == 7
     for problem, words in zip(
         problems,
         [
@@ -64,10 +67,17 @@ def test_decide_scores_what_is_whole_and_names_the_rest(
             f"{rows}:5: row: not UTF-8",
             f"{rows}:6 (three): state.input: must be a string",
             f"{rows}:7 (four): state: is too long",
+            f"{rows}:8 (odd): options[0].id: holds a lone surrogate",
+            f"{rows}:9 (od d): id: holds a line break",
         ],
         strict=True,
     ):
         assert problem.startswith("semif: ") and words in problem
+
+
+def test_what_is_no_text_is_still_put(capfd: pytest.CaptureFixture[str]) -> None:
+    put({"file": "r\udcff.jsonl"})  # as Python reads the name of a file that is no UTF-8
+    assert capfd.readouterr().out == '{"file": "r\\udcff.jsonl"}\n'
 
 
 def test_decide_reads_stdin_and_takes_a_readout(

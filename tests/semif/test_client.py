@@ -28,10 +28,11 @@ from semif.client import LogprobsDecider, RemoteDecider
 from semif.engine import Engine, load
 from semif.errors import DecisionError, RemoteError
 from semif.fallback import FallbackDecider, Outage
+from semif.jsonl import append
 from semif.llama import Model
 from semif.log import row
 from semif.revision import Contents, Revision
-from semif.serve import Server, about, address, listen
+from semif.serve import Cost, Limits, Server, about, address, listen
 from semif.testing import ScriptedDecider, write_tiny_model
 from semif.types import Answer, Decision, Option
 
@@ -53,6 +54,7 @@ class StandIn:
         self.answers: list[tuple[int, Any]] = []
         self.asked: list[tuple[str, str | None, Any]] = []
         self.headers: dict[str, str] = {}
+        self.says: dict[str, str] | None = None  # of itself
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -75,8 +77,14 @@ class StandIn:
                 self.wfile.write(text.encode())
 
             def do_GET(self) -> None:
-                if self.path.endswith("/revision"):
+                if self.path.endswith("/revision") and outer.says is None:
                     self.send_error(404)
+                elif self.path.endswith("/revision"):
+                    text = json.dumps(outer.says).encode()
+                    self.send_response(200)
+                    self.send_header("Content-Length", str(len(text)))
+                    self.end_headers()
+                    self.wfile.write(text)
                 else:
                     self.do_POST()
 
@@ -105,12 +113,15 @@ def absent() -> Iterator[str]:
 
 
 @contextmanager
-def serving(engine: Engine, revision: Revision, token: str = "", port: int = 0) -> Iterator[str]:
-    """Our server; its url, up to and with /v1."""
+def serving(
+    engine: Engine, revision: Revision, token: str = "", port: int = 0, cost: Cost | None = None
+) -> Iterator[str]:
+    """Our server; its url, up to and with /v1. cost: with it a request may take 30 tokens."""
     ready = threading.Event()
     bound = listen("127.0.0.1", port)
     url = f"{address(bound)}/v1"
-    server = Server(engine, about("tiny", revision, 4096), bound, token, ready=ready.set)
+    said = about("tiny", revision, engine.limit)
+    server = Server(engine, said, bound, token, Limits(tokens=30), ready.set, cost)
     thread = threading.Thread(target=server.serve_until_ended)
     thread.start()
     assert ready.wait(20)
@@ -119,7 +130,6 @@ def serving(engine: Engine, revision: Revision, token: str = "", port: int = 0) 
     finally:
         server.should_exit = True
         thread.join(20)
-        engine.abort = None
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +226,47 @@ def test_another_revision_at_the_same_place(
     decider.close()
 
 
+def test_one_threads_failure_leaves_the_others_thresholds(
+    engine: Engine, calibrated: Revision, make: MakeDecision
+) -> None:
+    told: list[str] = []
+    local = ScriptedDecider(lambda decision: "b", "near")
+    with serving(engine, calibrated) as url:
+        shared = RemoteDecider(url, thresholds={"answers": 0.5})
+        outage = Outage(0.0)
+        one, other = (
+            FallbackDecider(shared, local, {"test": 0.1}, told.append, outage) for _ in range(2)
+        )
+        for decider in (one, other):
+            assert decider.decide([make()])[0].revision == calibrated.id
+    assert one.decide([make()])[0].revision == "near"
+    assert dict(one.thresholds) == {"test": 0.1} and one.revision == "near"
+    # The other's last answer was the server's, and so are its thresholds.
+    assert dict(other.thresholds) == {"test": 0.7} and other.revision == calibrated.id
+    changed = replace_contents(calibrated, thresholds={"test": 0.2})
+    newer = replace(calibrated, id="ba9876543210", contents=changed)
+    with serving(engine, newer, port=int(url.split(":")[2].split("/")[0])):
+        (answer,) = other.decide([make()])  # it may be another server, and is asked what it is
+        assert answer.revision == other.revision == newer.id
+        assert dict(other.thresholds) == {"test": 0.2}
+    shared.close()
+
+
+def test_too_much_at_once_is_asked_in_parts(
+    engine: Engine, calibrated: Revision, make: MakeDecision
+) -> None:
+    def cost(decisions: Any, most: int) -> int:
+        return 10 * len(decisions) if decisions[0].state == "some text" else 1000
+
+    with serving(engine, calibrated, cost=cost) as url, RemoteDecider(url) as decider:
+        decisions = [make("a", "b", question=f"Is it {i}?") for i in range(10)]
+        answers = decider.decide(decisions)
+        assert [answer.decision for answer in answers] == decisions
+        assert {answer.revision for answer in answers} == {calibrated.id}
+        with pytest.raises(DecisionError, match="d1: row: is too much for the server: the questi"):
+            decider.decide([make(state="large")])
+
+
 # ---- any System One server
 
 
@@ -287,6 +338,8 @@ def test_decisions_on_one_state_go_together(stand_in: StandIn, make: MakeDecisio
             "no answer: gives None as the prob",
         ),
         (503, {"error": "loading"}, "answered 503: loading"),
+        (200, {"answers": {"q0": {"probabilities": {"a": math.nan, "b": 1}}}}, "an object of answ"),
+        (200, '{"answers": {"q0": {"probabilities": {"a": 1e999, "b": 1}}}}', "an object of answe"),
     ],
 )
 def test_what_a_server_must_not_say(
@@ -297,6 +350,46 @@ def test_what_a_server_must_not_say(
     assert line in failed(decider, make())
     assert len(stand_in.asked) == (3 if status == 503 else 1)
     decider.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({}, ""),
+        ({"allowed_token_mass": "1e999"}, "answered without an object of answers"),
+        ({"plan": '{"a": [NaN]}'}, "answered without an object of answers"),
+        ({"logits": '{"a": -Infinity, "b": 0}'}, "answered without an object of answers"),
+        ({"logits": '{"a": 1%s, "b": 0}' % ("0" * 400)}, "out of range"),
+        ({"allowed_token_mass": "1.5"}, "Expected `float` <= 1"),
+        ({"ms": "-1"}, "Expected `float` >= 0"),
+        ({"tokens": "-1"}, "Expected `int` >= 0"),
+        ({"tokens": "1.5"}, "Expected `int`"),
+    ],
+)
+def test_numbers_that_no_log_could_hold(
+    stand_in: StandIn, make: MakeDecision, tmp_path: Path, change: dict[str, str], line: str
+) -> None:
+    full = {
+        "probabilities": '{"a": 0.6, "b": 0.4}',
+        "logits": '{"a": 0.5, "b": 0}',
+        "prompt_version": '"branches-v1"',
+        "prompt_sha256": '"0"',
+        "tokens": "7",
+        "prompt_tokens": "7",
+        "ms": "0.5",
+        "allowed_token_mass": "0.9",
+        "plan": "{}",
+    }
+    text = ",".join(f'"{name}":{value}' for name, value in (full | change).items())
+    stand_in.says = {"engine": "semif", "revision": "0123456789ab"}
+    stand_in.answers = [(200, f'{{"revision":"0123456789ab","answers":{{"q0":{{{text}}}}}}}')]
+    with RemoteDecider(stand_in.url) as decider:
+        if line:
+            assert line in failed(decider, make())
+        else:
+            (answer,) = decider.decide([make()])
+            append(tmp_path / "log", [row(answer, "r1", datetime.now(UTC))])
+            assert answer.allowed_token_mass == 0.9 and answer.logits == {"a": 0.5, "b": 0.0}
 
 
 def test_a_busy_server_is_asked_again(stand_in: StandIn, make: MakeDecision) -> None:
@@ -343,6 +436,8 @@ def test_the_token_is_in_no_log(
         ("http://example.org/v1", None, "readable over the network"),
         ("localhost:8000", None, "must begin with https:// or http://"),
         ("http://localhost:port/", None, "is none"),
+        ("https://a..b/v1", None, "is none: encoding with 'idna' codec failed"),
+        (f"https://{'a' * 64}.org/v1", None, "is none: encoding with 'idna' codec failed"),
         ("http://local host/v1", None, "the decider's"),
         (f"https://me:{TOKEN}@example.org/v1", None, "no password"),
         ("https://example.org/v1", "no\ttoken", "token is empty or has characters"),
@@ -392,10 +487,48 @@ def test_a_letter_that_is_not_on_top(stand_in: StandIn, make: MakeDecision) -> N
     (answer,) = decider.decide([make("x", "y", "z")])
     assert answer.plan["unseen"] == ["z"] and answer.logits["z"] == -8.0
     assert answer.allowed_token_mass == pytest.approx(math.exp(-0.01) + math.exp(-5.0))
-    stand_in.answers = [(200, completion(A=-0.5, the=-1.0, a=-2.0))]
-    line = failed(decider, make("x", "y", "z"))
-    assert "gives 3 top_logprobs for d1 and not that of B (y), C (z)" in line
+    for said, words in (
+        (completion(A=-0.5, the=-1.0, a=-2.0), "3 top_logprobs and not that of B (y), C (z)"),
+        (completion(the=-0.5), "1 top_logprobs and not that of A (x), B (y), C (z)"),
+        # As small as B may be, it may be as likely as A.
+        (completion(the=0.0, A=-9999.0, C=-9999.0), "3 top_logprobs and not that of B (y)"),
+    ):
+        stand_in.answers = [(200, said)]
+        with pytest.raises(DecisionError) as caught:
+            decider.decide([make("x", "y", "z")])
+        assert (caught.value.row, caught.value.field) == ("d1", "options")
+        assert words in caught.value.message
     decider.close()
+
+
+def test_what_one_decision_is_at_fault_for_is_no_outage(
+    stand_in: StandIn, make: MakeDecision
+) -> None:
+    told: list[str] = []
+    local = ScriptedDecider(lambda decision: "b", "near")
+    far = LogprobsDecider(stand_in.url, "m")
+    decider = FallbackDecider(far, local, {}, told.append)
+    long = {"error": {"message": "too many", "code": "context_length_exceeded"}}
+    for status, said, words in (
+        (200, completion(A=-0.5, the=-1.0), "d1: options: the server gives 2 top_logprobs"),
+        (400, long, "d1: state: is too long for the server: too many"),
+        (413, {"error": "too many"}, "d1: state: is too long for the server: too many"),
+    ):
+        stand_in.answers = [(status, said), (200, completion(A=-0.2, B=-2.0))]
+        assert decider.decide([make()])[0].revision == decider.revision == "near"
+        assert len(told) == 1 and told[0].startswith(f"the decider {far.revision}: {words}")
+        assert told.pop().endswith("; decided here")
+        # The server is asked the next one, at once.
+        assert decider.decide([make()])[0].revision == decider.revision == far.revision
+    assert told == []
+    decider.close()
+
+
+def test_a_sure_letter_may_be_rounded(stand_in: StandIn, make: MakeDecision) -> None:
+    stand_in.answers = [(200, completion(A=1e-6, B=-20.0))]
+    with LogprobsDecider(stand_in.url, "m") as decider:
+        (answer,) = decider.decide([make("x", "y")])
+    assert answer.logits == {"x": 0.0, "y": -20.0} and answer.allowed_token_mass == 1.0
 
 
 @pytest.mark.parametrize(
@@ -405,7 +538,9 @@ def test_a_letter_that_is_not_on_top(stand_in: StandIn, make: MakeDecision) -> N
         (200, {"choices": []}, "answered what is no chat completion with logprobs"),
         (200, {"choices": [{"logprobs": None}]}, "gives no top_logprobs"),
         (200, {"choices": [{"logprobs": {"content": []}}]}, "no chat completion with logprobs"),
-        (200, completion(A=-math.inf, B=-math.inf), "and not that of"),
+        (200, completion(A=-math.inf, B=-math.inf), "no chat completion with logprobs"),
+        (200, completion(A=1000.0, B=-1.0), "Expected `float` <= 0.001"),
+        (200, json.dumps(completion(A=-1.5)).replace("-1.5", "1e999"), "no chat completion with"),
         (200, completion(), "gives no top_logprobs"),
     ],
 )
@@ -467,7 +602,8 @@ def test_a_real_server_whose_model_knows_no_letters(
     tiny_path: Path, tmp_path: Path, make: MakeDecision
 ) -> None:
     with llama_server(tiny_path, tmp_path / "log") as url, LogprobsDecider(url, "m") as decider:
-        assert "top_logprobs for d1 and not that of A" in failed(decider, make("x", "y"))
+        with pytest.raises(DecisionError, match="top_logprobs and not that of A"):
+            decider.decide([make("x", "y")])
 
 
 def test_letters_of_a_real_server_are_those_of_the_engine(

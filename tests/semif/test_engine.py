@@ -12,7 +12,8 @@ import semif
 from semif.engine import Engine, select, softmax
 from semif.errors import DecisionError, ModelError
 from semif.llama import Model
-from semif.revision import Revision
+from semif.models import Source
+from semif.revision import Readout, Revision, untuned
 from semif.types import Answer, Decider, Decision, Option
 
 Make = Callable[..., Decision]
@@ -49,6 +50,23 @@ def test_temperature_and_none_bias_of_the_phase(tiny: Model, tuned: Revision, ma
     assert as_is.probs == softmax(as_is.logits)
     assert warm.probs == softmax({id_: x / 2 for id_, x in as_is.logits.items()})
     assert biased.probs == softmax({**as_is.logits, "none": as_is.logits["none"] + 1.5})
+
+
+@pytest.mark.parametrize("readout", ["branches", "letters"])
+def test_what_is_forgotten_changes_no_bit(
+    tiny: Model, tiny_source: Source, readout: Readout, make: Make
+) -> None:
+    first, second = make("a", "b", state="some text"), make("a", "b", "c", state="some other")
+    revision = untuned(tiny_source, readout)
+    with Engine(tiny, revision, 1) as fresh:
+        (alone,) = fresh.decide([second])
+    with Engine(tiny, revision, 1) as engine:
+        engine.decide([first])
+        assert engine.decide([second])[0].tokens < alone.tokens  # a beginning was kept
+        engine.forget()
+        (again,) = engine.decide([second])
+    assert (again.logits, again.plan) == (alone.logits, alone.plan)
+    assert again.tokens == alone.tokens == alone.prompt_tokens
 
 
 def test_a_readout_with_the_prompt_of_another_is_refused(tiny: Model, plain: Revision) -> None:

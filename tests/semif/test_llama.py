@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 import weakref
 from pathlib import Path
@@ -60,6 +61,24 @@ def test_an_adapter_changes_logits(tiny: Model, tiny_adapter: Path) -> None:
     with_it = logits_of(tiny, [1, 2, 3], adapter=tiny.adapter(tiny_adapter))
     assert np.abs(without - with_it).max() > 0.01
     assert np.array_equal(without, logits_of(tiny, [1, 2, 3]))
+
+
+def test_an_adapter_is_loaded_once(tiny_path: Path, tiny_adapter: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "decide.gguf"
+    copy.write_bytes(tiny_adapter.read_bytes())
+    (tmp_path / "link.gguf").symlink_to(copy)
+    model = Model.open(tiny_path)
+    first = model.adapter(copy)
+    assert (
+        model.adapter(copy).handle == first.handle == model.adapter(tmp_path / "link.gguf").handle
+    )
+    assert model.adapter(tiny_adapter).handle != first.handle
+    os.utime(copy, ns=(1, 1))  # written anew
+    assert model.adapter(copy).handle != first.handle
+    gone = weakref.ref(model)
+    del model, first
+    gc.collect()
+    assert gone() is None
 
 
 def test_an_adapter_for_another_base_is_refused(

@@ -82,8 +82,8 @@ def test_labels_round_trip_with_the_weight_of_their_source(tmp_path: Path) -> No
 @pytest.mark.parametrize("change", [{"source": "self"}, {"polarity": "maybe"}, {"row": 3}])
 def test_a_label_by_the_model_itself_is_no_label(change: dict[str, object]) -> None:
     value = {**msgspec.to_builtins(label("a")), **change}
-    with pytest.raises(DecisionError, match=r"labels\.jsonl"):
-        Label.from_json(value, "labels.jsonl (l1)")
+    with pytest.raises(DecisionError, match=r"^labels\.jsonl:1 \(l1\): "):
+        Label.from_json(value, "labels.jsonl:1 (l1)")
 
 
 JOINS: list[tuple[str, list[Label], object]] = [
@@ -156,7 +156,12 @@ def test_labelled_reads_a_home_past_its_damage(tmp_path: Path, answer: Answer) -
     rows = list(labelled(tmp_path, problems.append))
     assert [r.outcome for r in rows] == ["b"]
     text = "\n".join(map(str, problems))
-    assert len(problems) == 3 and "line 2" in text and "(self)" in text and "gone" in text
+    assert (
+        len(problems) == 3
+        and "line 2" in text
+        and "labels.jsonl:3 (self): " in text
+        and "gone" in text
+    )
 
 
 def test_semif_rows_are_read_as_they_are(data: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -12,20 +13,25 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 
+from semif import connections, work
 from semif.cli import main
 from semif.engine import Engine
-from semif.errors import ModelError
+from semif.errors import Aborted, ModelError
 from semif.llama import Model
-from semif.revision import Revision
-from semif.serve import Bench, Busy, Limits, Server, about, address, listen
+from semif.models import Source
+from semif.revision import Revision, untuned
+from semif.serve import Bench, Busy, Cost, Limits, ListenError, Server, about, address, listen
 from semif.testing import ScriptedDecider
-from semif.types import Answer, Decider, Decision
+from semif.types import Answer, Decider, Decision, Option
 
 NOUL = {"type": "noul", "instructions": "Is it?"}
 YES_NO = {"type": "choice", "instructions": "Is it?", "criteria": {"no": "No", "yes": "Yes"}}
@@ -59,15 +65,52 @@ class Gate:
         return [len(call) for call in self.decider.calls]
 
 
+class Slow:
+    """A decider at work until it is told to break off; then one that answers."""
+
+    def __init__(self, decider: ScriptedDecider) -> None:
+        self.decider = decider
+        self.revision = decider.revision
+        self.abort: Callable[[], bool] | None = None
+        self.begun = threading.Semaphore(0)
+        self.aborted = 0
+
+    def decide(self, decisions: Sequence[Decision]) -> list[Answer]:
+        if decisions[0].state != "slow":
+            return self.decider.decide(decisions)
+        self.begun.release()
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            if self.abort is not None and self.abort():
+                self.aborted += 1
+                raise Aborted
+            time.sleep(0.01)
+        raise AssertionError("it was never told")
+
+
+@contextmanager
+def working(decider: Decider, limits: Limits) -> Iterator[Bench]:
+    bench = Bench(decider, limits)
+    try:
+        bench.start()
+        yield bench
+    finally:
+        bench.close()
+
+
 @contextmanager
 def serving(
-    decider: Decider, revision: Revision, token: str = "", limits: Limits | None = None
+    decider: Decider,
+    revision: Revision,
+    token: str = "",
+    limits: Limits | None = None,
+    cost: Cost | None = None,
 ) -> Iterator[httpx2.Client]:
     ready = threading.Event()
     bound = listen("127.0.0.1", 0)
     url = address(bound)
     said = about("tiny", revision, 4096)
-    server = Server(decider, said, bound, token, limits or Limits(), ready.set)
+    server = Server(decider, said, bound, token, limits or Limits(), ready.set, cost)
     thread = threading.Thread(target=server.serve_until_ended)
     thread.start()
     try:
@@ -204,21 +247,18 @@ def test_what_waits_is_read_together_while_it_is_small(
     scripted: ScriptedDecider, make: Callable[..., Decision]
 ) -> None:
     gate = Gate(scripted)
-    bench = Bench(gate, Limits(waiting=5, together=3))
-    try:
+    with working(gate, Limits(waiting=5, together=3)) as bench:
         jobs = [bench.submit([make()])]
         assert gate.begun.acquire(timeout=20)
         jobs += [bench.submit([make()] * count) for count in (2, 1, 4, 1, 1)]
         with pytest.raises(Busy):
             bench.submit([make()])
-        assert jobs.pop(5).cancel()
+        jobs.pop(5).leave()
         jobs.append(bench.submit([make()] * 3))
         for _ in range(8):
             gate.let.release()
-        assert [len(job.result(20)) for job in jobs] == [1, 2, 1, 4, 1, 3]
+        assert [len(job.future.result(20)) for job in jobs] == [1, 2, 1, 4, 1, 3]
         assert gate.sizes == [1, 3, 4, 1, 3]
-    finally:
-        bench.close()
 
 
 def test_too_much_is_sent_away(scripted: ScriptedDecider, plain: Revision) -> None:
@@ -240,14 +280,11 @@ def test_too_much_is_sent_away(scripted: ScriptedDecider, plain: Revision) -> No
 def test_one_request_that_is_bad_does_not_spoil_its_neighbour(
     engine: Engine, make: Callable[..., Decision]
 ) -> None:
-    bench = Bench(engine, Limits())
-    try:
+    with working(engine, Limits()) as bench:
         jobs = [bench.submit([make()]), bench.submit([make(state="x" * 9000)])]
         jobs += [bench.submit([make("a")]), bench.submit([make()])]
-        assert [bool(job.exception(20)) for job in jobs] == [False, True, True, False]
-    finally:
-        bench.close()
-        engine.abort = None
+        assert [bool(job.future.exception(20)) for job in jobs] == [False, True, True, False]
+    assert engine.abort is None
     with pytest.raises(Busy):
         bench.submit([make()])
 
@@ -265,6 +302,169 @@ def test_who_goes_away_is_not_worked_for(scripted: ScriptedDecider, plain: Revis
         gate.let.release()
         assert ask(client, NOUL, NOUL).status_code == 200
         assert gate.sizes == [1, 2]
+
+
+def test_what_is_at_work_is_broken_off_when_nobody_waits_for_it(
+    scripted: ScriptedDecider, plain: Revision
+) -> None:
+    slow = Slow(scripted)
+    with serving(slow, plain) as client, ThreadPoolExecutor(2) as pool:
+        body = {"state": "slow", "questions": {"q": NOUL}}
+        one = pool.submit(httpx2.post, f"{client.base_url}/v1/systemone", json=body, timeout=0.5)
+        assert slow.begun.acquire(timeout=20)
+        started = time.monotonic()
+        assert ask(client).status_code == 200
+        assert time.monotonic() - started < 10 and slow.aborted == 1
+        assert isinstance(one.exception(), httpx2.ReadTimeout)
+    assert slow.abort is None
+
+
+def test_what_one_of_two_waits_for_is_not_broken_off(
+    scripted: ScriptedDecider, make: Callable[..., Decision]
+) -> None:
+    gate, slow = Gate(scripted), Slow(scripted)
+
+    class Both:
+        """Holds the first call back, so that two jobs are read together after it."""
+
+        revision = "both"
+        abort: Callable[[], bool] | None = None
+
+        def decide(self, decisions: Sequence[Decision]) -> list[Answer]:
+            slow.abort = self.abort
+            return (gate if decisions[0].state == "some text" else slow).decide(decisions)
+
+    with working(Both(), Limits()) as bench:
+        first = bench.submit([make()])
+        assert gate.begun.acquire(timeout=20)
+        two = [bench.submit([make(state="slow")]) for _ in range(2)]
+        gate.let.release()
+        assert len(first.future.result(20)) == 1 and slow.begun.acquire(timeout=20)
+        two[0].leave()
+        time.sleep(0.1)
+        assert slow.aborted == 0
+        two[1].leave()
+        assert isinstance(two[1].future.exception(20), Aborted) and slow.aborted == 1
+
+
+def test_a_request_that_would_take_too_long_is_refused(
+    engine: Engine, tiny: Model, plain: Revision
+) -> None:
+    cost = partial(work.tokens, tiny, plain, engine.limit)
+    with serving(engine, plain, limits=Limits(tokens=3000), cost=cost) as client:
+        reply = ask(client, *[NOUL] * 40, state="some text " * 40)
+        assert reply.status_code == 413
+        message = reply.json()["error"]["message"]
+        taken = int(re.fullmatch(r"the questions take (\d+) tokens or more, .*", message)[1])
+        assert 3000 < taken < 4000 and message.endswith("take 3000; ask fewer at once")
+        assert ask(client, *[NOUL] * 3, state="some text " * 40).status_code == 200
+        reply = ask(client, state={"a": {"b": 1}})  # its own fault is told as ever
+        assert reply.status_code == 200
+        asked = {**NOUL, "phase": "noul"}
+        assert ask(client, asked, state={"a": 1}).json()["error"]["field"] == "state.a"
+
+
+def test_tokens_are_counted_as_they_are_evaluated(
+    tiny: Model, tiny_source: Source, plain: Revision, make: Callable[..., Decision]
+) -> None:
+    contents = msgspec.structs.replace(plain.contents, prompt_version="branches-state-v2")
+    state_first = replace(plain, contents=contents)
+    letters = untuned(tiny_source, "letters")
+    few = [make(state="some text " * 20, question=f"Is it {i}?") for i in range(9)]
+    # Three decodes, with the state in each.
+    many = [replace(few[0], options=tuple(Option(f"o{i}") for i in range(150)))]
+    for revision, decisions, around in (
+        (plain, few, 0),
+        (plain, many, 0),
+        (state_first, few, 0),
+        (letters, few, 1000),  # the template, once, and its end with each
+    ):
+        with Engine(tiny, revision) as engine:
+            counted = work.tokens(tiny, revision, engine.limit, decisions, 1_000_000)
+            evaluated = sum(answer.tokens for answer in engine.decide(decisions))
+            # Beginnings that heads share are counted with each.
+            assert -0.2 * counted <= evaluated - counted <= around
+            assert 10 < work.tokens(tiny, revision, engine.limit, decisions, 10) <= counted
+    assert work.tokens(tiny, plain, 4096, [make(state="x" * 9000)], 10) == 0  # the engine says so
+
+
+def held(client: httpx2.Client, *pieces: bytes) -> float:
+    """Seconds until the server closes a connection that gets these pieces, then nothing."""
+    with socket.create_connection((client.base_url.host, client.base_url.port), 20) as connection:
+        started = time.monotonic()
+        connection.settimeout(0.1)
+        left = list(pieces)
+        while time.monotonic() - started < 20:
+            try:
+                if left:
+                    connection.sendall(left.pop(0))
+                if not connection.recv(65536):
+                    break
+            except TimeoutError:
+                pass
+            except ConnectionError:
+                break
+        return time.monotonic() - started
+
+
+def test_a_connection_that_says_nothing_is_closed(
+    scripted: ScriptedDecider, plain: Revision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "_MARGIN", 0.0)
+    whole = b"GET /v1/health HTTP/1.1\r\nHost: a\r\n\r\n"
+    slow = [b"GET /v1/health HTTP/1.1\r\n", *[b"X: y\r\n"] * 30]
+    body = [b"POST /v1/health HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n\r\n", *[b"x"] * 30]
+    with serving(scripted, plain) as client:
+        for pieces in ([], slow, [whole, *slow], body):
+            assert 0.4 < held(client, *pieces) < 3, pieces[:1]
+        # One that is between requests is kept.
+        assert client.get("/v1/health").status_code == 200
+        time.sleep(0.8)
+        assert client.get("/v1/health").status_code == 200
+
+
+def test_connections_are_bounded(
+    scripted: ScriptedDecider, plain: Revision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "CONNECTIONS", 3)
+    with serving(scripted, plain) as client:
+        assert client.get("/v1/health").status_code == 200
+        place = client.base_url.host, client.base_url.port
+        two = [socket.create_connection(place, 20) for _ in range(2)]
+        assert held(client) < 3  # at once, not after the time of a head
+        assert client.get("/v1/health").status_code == 200
+        for connection in two:
+            connection.close()
+
+
+def test_a_server_that_never_serves_leaves_no_thread(
+    scripted: ScriptedDecider, plain: Revision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = threading.active_count()
+    with listen("127.0.0.1", 0) as bound:
+        server = Server(scripted, about("tiny", plain, 4096), bound)
+        assert threading.active_count() == before
+
+        def fail(**_: object) -> None:
+            raise OSError("no loop")
+
+        monkeypatch.setattr(server, "run", fail)
+        with pytest.raises(OSError, match="no loop"):
+            server.serve_until_ended()
+        assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".org"])
+def test_what_is_no_host(host: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ListenError, match="no name of a host"):
+        listen(host, 0)
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    assert main(["serve", "--host", host, "--token-file", str(token)]) == 69
+    err = capfd.readouterr().err
+    assert err == f"semif: {host}: that is no name of a host\n"
 
 
 def test_the_end_waits_for_what_is_at_work_and_refuses_what_waits(
@@ -305,9 +505,15 @@ def command(*arguments: str, env: dict[str, str] | None = None) -> Iterator[tupl
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_process_that_is_told_to_end(tiny_path: Path, number: int, code: int) -> None:
-    with command("--model", str(tiny_path), "--threads", "1") as (process, url):
+    arguments = ["--model", str(tiny_path), "--threads", "1", "--context", "10000"]
+    with command(*arguments, "--tokens", "200") as (process, url):
         body = {"state": "a secret", "questions": {"q": NOUL}}
         assert httpx2.post(url, json=body, trust_env=False).status_code == 200
+        body["state"] *= 20
+        assert httpx2.post(url, json=body, trust_env=False).status_code == 413
+        # What it was trained for, where that is less than what was asked for.
+        said = httpx2.get(url.replace("systemone", "revision"), trust_env=False).json()
+        assert said["context"] == 8192
         process.send_signal(number)
         assert process.wait(20) == code
         assert process.stderr.read() == ""
@@ -337,10 +543,10 @@ def test_usage(
         assert main(["serve", *arguments]) == 2
         err = capfd.readouterr().err
         assert line in err and err.startswith("semif: ") and err.count("\n") == 1
-    for arguments in (["--port", "70000"], ["--threads", "0"], ["--waiting", "x"]):
+    for name, value in (("port", "70000"), ("threads", "0"), ("waiting", "x"), ("tokens", "0")):
         with pytest.raises(SystemExit) as caught:
-            main(["serve", *arguments])
-        assert caught.value.code == 2 and "invalid" in capfd.readouterr().err
+            main(["serve", f"--{name}", value])
+        assert caught.value.code == 2 and f"argument --{name}: " in capfd.readouterr().err
     monkeypatch.setenv("SEMIF_TOKEN", "no\ttoken")
     assert main(["serve"]) == 2 and "the token in SEMIF_TOKEN" in capfd.readouterr().err
 
@@ -371,6 +577,5 @@ def test_jevbench(tmp_path: Path) -> None:
     said = json.loads(report.read_text())
     assert said["result"]["errors"] == []
     relations = said["scores"]["relations"]
-    for name in ("batch_order", "duplicate_question", "batch_solo"):
-        assert relations[name] == 1.0, name
-    assert relations.keys() == set(RELATIONS.split(","))
+    # In any type a question has one prompt and one temperature.
+    assert relations == dict.fromkeys(RELATIONS.split(","), 1.0)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -72,6 +74,7 @@ def q(**change: Any) -> dict[str, Any]:
         (b'{"state":"a","questions":{"q":1,"q":2}}', "questions: 'q' stands twice"),
         (b'{"state":{"a":1,"a":2},"questions":{}}', "state: 'a' stands twice"),
         (b'{"state":{"a":[NaN]},"questions":{}}', "state.a[0]: is no finite number"),
+        (b'{"state":[1,{"b":{"c":1,"c":2}}],"questions":{}}', "state[1].b: 'c' stands twice"),
         (b'{"state":1e999,"questions":{}}', "state: is no finite number"),
         (b'{"questions":{}}', "state: is missing"),
         (b'{"state":"a"}', "questions: is missing"),
@@ -88,7 +91,8 @@ def q(**change: Any) -> dict[str, Any]:
             "questions: 257 are more",
         ),
         ({"state": "a", "questions": {" ": NOUL}}, "questions: a question has an empty key"),
-        ({"state": "a", "questions": {"\ud800": NOUL}}, "question '\\ud800': a key, id"),
+        ({"state": "a", "questions": {"\ud800": NOUL}}, "question '\\ud800': key: holds a lone"),
+        ({"state": "a", "questions": {"a\nb": NOUL}}, "question 'a\\nb': key: holds a line break"),
         ({"state": "a", "questions": {"q": 1}}, "question 'q': must be an object"),
         (q(type="rank"), "question 'q': type: must be one of noul, choice, score"),
         (q(type=["noul"]), "question 'q': type: must be one of"),
@@ -103,9 +107,13 @@ def q(**change: Any) -> dict[str, Any]:
         (q(criteria={str(i): "" for i in range(256)}), "question 'q': criteria: 256 are more than"),
         (q(criteria={"x": "", " ": ""}), "question 'q': criteria: the id of option 2 is empty"),
         (q(criteria={"x": "", "a\nb": ""}), "question 'q': criteria: the id of option 2 holds"),
-        (q(criteria={"x": "", "\udc00": ""}), "question 'q': a key, id or phase holds"),
+        (q(criteria={"x": "", "\udc00": ""}), "question 'q': criteria: the id of option 2 holds"),
         (q(phase=3), "question 'q': phase: must be a string"),
+        (q(phase="a\nb"), "question 'q': phase: holds a line break"),
+        (q(phase="\ud800"), "question 'q': phase: holds a lone surrogate"),
         (q(phase="", none=["z"]), "question 'q': none: must be a list of option ids"),
+        (q(phase="", none=[["x"]]), "question 'q': none: must be a list of option ids"),
+        (q(phase="", none=["x"] * 3), "question 'q': none: must be a list of option ids"),
     ],
 )
 def test_what_cannot_be_answered_is_one_line(body: Any, line: str) -> None:
@@ -123,6 +131,33 @@ def test_duplicates_in_raw_json_are_named() -> None:
     question = '{"type":"choice","instructions":"a","criteria":{"x":"1","x":"2"}}'
     with pytest.raises(RequestError, match="question 'q': criteria: 'x' stands twice"):
         systemone.decode(f'{{"state":"a","questions":{{"q":{question}}}}}'.encode())
+
+
+def test_what_is_large_is_looked_at_once() -> None:
+    """Bodies below a megabyte; with their square it would be minutes, or hundreds of megabytes."""
+    questions = b'"questions":{"q":{"type":"noul","instructions":"?"}}}'
+    keys = b",".join(b'"%d":1' % i for i in range(80_000))
+    wide = b'{"state":{"%s":[0%s]},' % (b"k" * 500_000, b",0" * 200_000)
+    none = json.dumps({"state": "a", "questions": q(phase="", none=["z"] * 150_000)}).encode()
+    deep = b'{"state":' + b'{"%s":' % (b"k" * 3000) * 300 + b"1" + b"}" * 300 + b"," + questions
+    started = time.perf_counter()
+    with pytest.raises(RequestError, match="'79999' stands twice"):
+        systemone.decode(b'{%s,"79999":1}' % keys)
+    assert systemone.decode(wide + questions)[0].decision.question == "?"
+    with pytest.raises(RequestError, match="none: must be a list"):
+        systemone.decode(none)
+    assert time.perf_counter() - started < 5
+    tracemalloc.start()
+    assert systemone.decode(deep)[0].decision.question == "?"
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 32 * 1024 * 1024
+
+
+def test_a_path_is_cut_where_it_is_told() -> None:
+    with pytest.raises(RequestError) as caught:
+        systemone.decode(b'{"state":{"%s":[NaN]},"questions":{}}' % (b"k" * 500_000))
+    assert len(json.dumps(caught.value.to_json())) < 1000
 
 
 def test_answers_as_they_are_sent() -> None:

@@ -34,6 +34,11 @@ def test_phase_may_be_missing() -> None:
     [
         ({"id": ""}, "id", "empty"),
         ({"id": 7}, "id", "Expected `str`"),
+        ({"id": "r1\nok"}, "id", "line break or control"),
+        ({"id": "\x1b[2J"}, "id", "line break or control"),
+        ({"id": "\ud800"}, "id", "surrogate"),
+        ({"phase": "gate\u2028"}, "phase", "line break or control"),
+        ({"phase": "\udfff"}, "phase", "surrogate"),
         ({"question": " "}, "question", "empty"),
         ({"options": None}, "options", "Expected `array`"),
         ({"options": [{"id": "a"}]}, "options", "1 of them is no decision"),
@@ -42,6 +47,7 @@ def test_phase_may_be_missing() -> None:
         ({"options": [{"id": "a"}, {"id": ""}]}, "options[1].id", "empty"),
         ({"options": [{"id": "a"}, {"id": "b\nCorrect: yes"}]}, "options[1].id", "line break"),
         ({"options": [{"id": "a"}, {"id": "b\u2028"}]}, "options[1].id", "line break"),
+        ({"options": [{"id": "a\ud800"}, {"id": "b"}]}, "options[0].id", "surrogate"),
         ({"options": [{"id": "a"}, {"id": "b", "none": "x"}]}, "options[1].none", "bool"),
         ({"options": [{"id": "a"}, {"description": "b"}]}, "options[1]", "required field `id`"),
         ({"state": ""}, "state", "empty"),
@@ -57,7 +63,7 @@ def test_names_row_and_field(change: dict[str, Any], field: str, words: str) -> 
         Decision.from_json({**GOOD, **change}, "line 4")
     assert caught.value.field == field
     assert caught.value.row.startswith("line 4")
-    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert words in str(caught.value) and str(caught.value).isprintable()
 
 
 @pytest.mark.parametrize("value", [[], "x", 1, None])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -117,6 +118,18 @@ def test_a_decision_that_cannot_be_asked_now(row: Row) -> None:
     assert found["refused"] == "state: is too long"
 
 
+def test_what_a_revision_cannot_make_ends_no_audit(row: Row) -> None:
+    def fail(decision: Decision) -> Answer:
+        if decision.phase == "other":
+            raise ModelError("prompt 'newer' is unknown")
+        return now(decision)
+
+    rows = [Logged.from_json({**row, **change}, "log") for change in ({"phase": "other"}, {})]
+    found = summary(verify(rows, lambda id_: fail), "b1")
+    assert (found["equal"], found["why"]) == (1, {"prompt": 1, "revision": 1})
+    assert found["problems"][0]["why"]["revision"] == "prompt 'newer' is unknown"
+
+
 def test_other_builds_are_counted(row: Row) -> None:
     assert once(now)({**row, "plan": {"build": "b0"}})["other_build"] == 1
     assert once(now)({**row, "plan": {"build": "b1"}})["other_build"] == 0
@@ -204,6 +217,7 @@ def test_every_change_is_found(
         log.write(b'{"id": "odd"}\n{"id": "to')
     code, found, err = run(capfd, str(home), "--model", str(tiny_path))
     assert code == 1 and found["unreadable"] == 2 and err.count("\n") == 2
+    assert "decisions.jsonl:7 (odd): row: Object missing" in err and "line 8: no JSON" in err
     why = {row["id"]: row["why"] for row in found["problems"]}
     assert set(why) == {"d0", "d1", "d2", "letters"} and found["equal"] == 2
     assert "branches-v1 renders" in why["d0"]["prompt"]
@@ -232,6 +246,88 @@ def test_a_revision_that_was_changed_reproduces_nothing(
     code, found, _ = run(capfd, str(home), "--model", str(tiny_path))
     assert code == 1 and found["why"] == {"revision": 4}
     assert "is not the adapter" in found["problems"][0]["why"]["revision"]
+
+
+class Counted(Engine):
+    """Counts the engines that are opened, by revision, with their cells."""
+
+    opened: ClassVar[list[tuple[str, int]]] = []
+
+    def __init__(self, model: Model, revision: Revision, threads: int, n_ctx: int) -> None:
+        super().__init__(model, revision, threads, n_ctx)
+        self.opened.append((revision.id, n_ctx))
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    monkeypatch.setattr("semif.verify.Engine", Counted)
+    Counted.opened.clear()
+    return Counted.opened
+
+
+def test_rows_of_a_revision_are_made_by_one_engine(
+    home: Path,
+    tiny_path: Path,
+    tiny_source: Source,
+    tuned: Revision,
+    opened: list[tuple[str, int]],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert run(capfd, str(home), "--model", str(tiny_path))[1]["equal"] == 6
+    plain = [untuned(tiny_source, readout).id for readout in ("branches", "letters")]
+    assert opened == [(id_, 4096) for id_ in (tuned.id, *plain)]
+
+
+def test_a_row_gets_as_many_cells_as_it_needs(
+    home: Path,
+    tiny: Model,
+    plain: Revision,
+    make: Make,
+    opened: list[tuple[str, int]],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    path = home / ".sia" / "decisions.jsonl"
+    path.unlink()
+    with Engine(tiny, plain, 1, 8192) as engine:
+        answers = engine.decide([make(state="öäü 7 " * 700)])
+        DecisionLog(path).append(answers * 2, "r1")
+        # Now too long for the model, and refused for another reason.
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        for change in ({"state": "öäü 7 " * 9000}, {"state": {"input": 3}}):
+            rows.append({**rows[0], "id": f"d{len(rows)}", **change})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    _, found, _ = run(capfd, str(home), "--model", str(tiny.path))
+    assert found["equal"] == 2 and found["why"]["refused"] == 2
+    said = [row["why"]["refused"] for row in found["problems"]]
+    assert said[0].startswith("state: is too long") and said[0].endswith("the context holds 8192")
+    assert said[1].startswith("state.input: must be a string")
+    (_, first), (_, second) = opened
+    assert first == 4096 < second < answers[0].prompt_tokens < 8192
+
+
+def test_a_revision_that_cannot_be_opened_ends_no_audit(
+    home: Path,
+    tiny_path: Path,
+    tuned: Revision,
+    revision_json: dict[str, object],
+    write_revision: Callable[[Path, object], str],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    folder = home / ".sia" / "revisions"
+    newer = write_revision(folder, {**revision_json, "prompt_version": "branches-v99"})
+    cut = b"GGUF" + b"\0" * 100
+    adapters = {"deciding": hashlib.sha256(cut).hexdigest(), "writing": None}
+    damaged = write_revision(folder, {**revision_json, "adapters": adapters})
+    (folder / damaged / "decide.gguf").write_bytes(cut)
+    changed(
+        home,
+        d0=lambda row: {**row, "revision": newer},
+        d1=lambda row: {**row, "revision": damaged},
+    )
+    code, found, _ = run(capfd, str(home), "--model", str(tiny_path))
+    assert (code, found["equal"], found["why"]) == (1, 4, {"revision": 2})
+    first, second = (row["why"]["revision"] for row in found["problems"])
+    assert "branches-v99" in first and "does not fit the model" in second
 
 
 def test_only_the_last_rows_or_those_since(

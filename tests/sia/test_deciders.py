@@ -111,6 +111,15 @@ def test_an_agent_whose_server_fails_says_so_and_goes_on(make, rigs, skill, home
     assert revisions[0] == OWN.id and FAR.id in revisions[:seen]
     assert set(revisions[seen:]) == {OWN.id}
     assert all("remote" in r["plan"] for r in rig.rows() if r["revision"] == FAR.id)
+    # Each file names who decided in it, or, where nothing was, who did so last.
+    by_row = {found["id"]: found["revision"] for found in rig.rows()}
+    named, last = [], OWN.id
+    for iteration in rig.iterations():
+        if iteration.decisions:
+            last = by_row[iteration.decisions[-1].id]
+        named.append(iteration.decision_revision)
+        assert iteration.decision_revision == last
+    assert named[0] == named[-1] == OWN.id and FAR.id in named
 
 
 def test_without_a_fallback_an_absent_server_is_the_end(home: Path) -> None:
@@ -135,7 +144,7 @@ def test_one_server_without_a_fallback(home: Path) -> None:
         ({"url": "http://example.org/v1"}, "sia.toml: the decider's url .* readable over"),
         ({"token_env": "NO_SUCH_TOKEN"}, "decider.token_env names NO_SUCH_TOKEN, which is not set"),
         ({"token_file": "none"}, "decider.token_file: .*/none cannot be read: No such file"),
-        ({"token_file": "empty"}, "the token in the file .*/empty is empty or has characters"),
+        ({"token_file": "empty"}, "decider.token_file: the token in .*/empty is empty or has char"),
     ],
 )
 def test_settings_that_cannot_be(home: Path, keys: dict[str, str], line: str) -> None:
