@@ -36,12 +36,13 @@ def costs(model: Model, revision: Revision, rows: list[pairs.Pair]) -> dict[str,
     total, made, tokens, grown = [], [], [], []
     for pair in rows[:TRIES]:
         before, begun = process.memory_info().rss, time.perf_counter()
+        writer.open()
         written = writer.write(pair.task, pair.given)
+        grown.append(process.memory_info().rss - before)
+        writer.close()
         total.append((time.perf_counter() - begun) * 1000)
         made.append(total[-1] - written.ms)
         tokens.append(written.tokens)
-        grown.append(process.memory_info().rss - before)
-        writer.close()
     return {
         "text_ms": summary(total, 0),
         "tokens": summary(tokens, 0),

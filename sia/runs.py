@@ -19,7 +19,7 @@ from semif.errors import DecisionError
 from semif.log import Label
 from semif.types import Decider, Decision, Option
 from sia.events import Asked, Ended, Notice
-from sia.generator.types import Generator, GeneratorError, Unfit
+from sia.generator.types import Generator, GeneratorError, GeneratorUnavailable, Unfit
 from sia.home import Home
 from sia.questions import View, state
 from sia.redact import redact
@@ -253,10 +253,12 @@ class Calls:
         generator = self._runs.generator
         if task not in generator.proven:
             return {"unproven": f"the generator {generator.name} is not proven for {task}"}
-        seen = {name: redact(text) for name, text in fields.items()}
+        for name, text in fields.items():
+            if redact(text) != text:  # a text without the secret would not be the person's
+                return {"unproven": f"the {name} holds what looks like a secret"}
         try:
-            value = generator.compose(task, seen, cancel=self.cancel)
-        except Unfit as error:
+            value = generator.compose(task, fields, cancel=self.cancel)
+        except (Unfit, GeneratorUnavailable) as error:
             return {"unproven": str(error)}
         except GeneratorError as error:
             raise Failed(str(error), "environment") from error

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
 
-from semif.errors import EXIT_FAILED, EXIT_UNAVAILABLE, ModelError
+from semif.errors import EXIT_FAILED, EXIT_UNAVAILABLE, DecisionError, ModelError
 from semif.terminal import EXIT_USAGE, put, say
 
 
@@ -35,12 +36,14 @@ def _add_train(which: Any) -> None:
     train.add_argument("--start", metavar="FILE", type=Path, help="an adapter to go on from")
     train.add_argument("--epochs", type=int, default=3)
     train.add_argument("--batch", type=int, default=16, help="pairs a step (default: 16)")
-    train.add_argument("--rate", type=float, default=1e-3, help="peak learning rate")
+    train.add_argument("--rate", type=_above_zero, default=1e-3, help="peak learning rate")
     train.add_argument("--rank", type=int, default=16, help="of a fresh adapter (default: 16)")
     train.add_argument("--precision", choices=("auto", "float32", "bfloat16"), default="auto")
     train.add_argument("--seed", type=int, default=0)
     train.add_argument("--threads", type=int, default=2)
-    train.add_argument("--minutes", type=float, metavar="N", help="end then, and keep the best")
+    train.add_argument(
+        "--minutes", type=_above_zero, metavar="N", help="end then, and keep the best"
+    )
     train.add_argument("--resume", action="store_true", help="go on from the run's checkpoint")
     train.set_defaults(run=_train)
 
@@ -88,9 +91,9 @@ def _add_check(which: Any) -> None:
     check = which.add_parser(
         "check",
         help="print the good pairs of some files",
-        description="Read pairs, and print those that are well formed, invent no facts, and are "
-        "near no other and nothing of the golden set. The rest is reported on stderr, and what an "
-        "output loses.",
+        description="Read pairs, and print those that are well formed, would pass the check that "
+        "every live text meets, and are near no other and nothing of the golden set. The rest is "
+        "reported on stderr.",
     )
     check.add_argument("files", nargs="+", type=Path, metavar="FILE")
     check.add_argument(
@@ -117,6 +120,17 @@ def _add_pin(which: Any) -> None:
     pin.set_defaults(run=_pin)
 
 
+def _above_zero(text: str) -> float:
+    """A number above zero, for argparse."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return value
+
+
 def _train(args: argparse.Namespace) -> int:
     from semif.engine import load
     from semif.writing import pairs
@@ -126,7 +140,11 @@ def _train(args: argparse.Namespace) -> int:
             say(f"--{name} must be at least 1")
             return EXIT_USAGE
     model, _ = load(args.model)
-    known = pairs.read(args.pairs or pairs.shipped())
+    file = args.pairs or pairs.shipped()
+    known = pairs.read(file)
+    if near := pairs.near_any(known, pairs.read(pairs.golden())):
+        what = f"{len(near)} pairs are near the golden set, as {dict(near[0].given)}; take them out"
+        raise DecisionError(str(file), "input", f"{what} (semif write check)")
     # Only now: torch must find the thread settings that the engine has made.
     try:
         from semif.writing.train import Plan, train
@@ -153,6 +171,9 @@ def _eval(args: argparse.Namespace) -> int:
     from semif.writing.report import Settings, report
 
     key = None
+    if bool(args.against) != bool(args.against_model):
+        say("--against and --against-model go together")
+        return EXIT_USAGE
     if args.against_key_env and not (key := os.environ.get(args.against_key_env)):
         say(f"--against-key-env names {args.against_key_env}, which is not set")
         return EXIT_USAGE
@@ -177,7 +198,7 @@ def _eval(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> int:
     from semif.writing import pairs
-    from semif.writing.facts import broken
+    from semif.writing.facts import fault
 
     found, problems = pairs.sift(args.files)
     for problem in problems:
@@ -188,14 +209,13 @@ def _check(args: argparse.Namespace) -> int:
         say(f"{pair.task}: near another or the golden set: {dict(pair.given)}")
     wrong = 0
     for pair in kept:
-        fault = broken(pair.task, pair.given, pair.output)
-        if fault:
-            say(f"{pair.task}: the output {fault}: {dict(pair.given)}")
-        if fault.invented:
+        if why := fault(pair.task, pair.given, pair.output):
+            say(f"{pair.task}: the output {why}: {dict(pair.given)}")
             wrong += 1
         else:
             put(pair.to_json())
-    say(f"{len(kept)} of {len(found) + len(problems)} are distinct; {wrong} of them invent facts")
+    total = len(found) + len(problems)
+    say(f"{len(kept)} of {total} are distinct; {wrong} of them would be refused")
     return EXIT_FAILED if problems or near or wrong else 0
 
 

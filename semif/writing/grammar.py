@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from semif.writing.tasks import CAUSES, Task, Value, ends
 
-# Beyond ASCII: no control characters, no marks that cannot be seen or turn the direction of text.
+# Beyond ASCII: no control characters, no marks that cannot be seen or turn the direction of text
+# (the rare ones of old scripts are left to `Task.parse`).
 _BEYOND = (
-    r"\u00A0-\u200A\u2010-\u2027\u202F-\u2065\u206A-\uD7FF\uE000-\uFEFE\uFF00-\uFFFD"
-    r"\U00010000-\U0010FFFF"
+    r"\u00A0-\u00AC\u00AE-\u061B\u061D-\u180D\u180F-\u200A\u200C\u200D\u2010-\u2027\u202F-\u205F"
+    r"\u2070-\uD7FF\uE000-\uFEFE\uFF00-\uFFF8\uFFFC\uFFFD\U00010000-\U000DFFFF\U000F0000-\U0010FFFF"
 )
 _LINE = rf"""
 root ::= seen char*
@@ -48,7 +49,10 @@ word ::= [a-z] [a-z]*
 
 
 def finished(task: Task, text: str) -> str | None:
-    """The text up to its last allowed sentence, once another one begins; else None."""
+    """The text up to its last allowed sentence, once another one begins; else None.
+
+    What would have followed is lost, so such a text has not ended by itself.
+    """
     if task.sentences is None or len(found := ends(text)) < task.sentences:
         return None
     return text[: found[task.sentences - 1]]

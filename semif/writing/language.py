@@ -20,6 +20,12 @@ def _small_words() -> dict[str, frozenset[str]]:
     return {code: frozenset(words.split()) for code, words in lists.items()}
 
 
+@cache
+def small_words() -> frozenset[str]:
+    """The commonest small words of all languages."""
+    return frozenset().union(*_small_words().values())
+
+
 def language(text: str) -> str | None:
     """zh, en, de, fr, es or pt; None where too little tells."""
     words = [word.casefold() for word in _WORD.findall(text)]

@@ -5,7 +5,7 @@ Of every task, shares of its rows (chrF: 0..100, of the corpus, by sacrebleu):
 - `well_formed`: ended by itself, and of the task's form;
 - `kept`: has every fact that the reference took from the input;
 - `invented`: says a number, link, date or name that the input lacks;
-- `language`: not clearly another one than the input's;
+- `language`: not clearly another one than the input's (of a run, than the request's);
 - `passed`: what the live check lets through (well formed, nothing lost or invented, language);
 - `kept_of_passed`: of these, `kept`: what a person is shown;
 - `success`, `cause`, `agreement` (both): of a judgement, as the reference has it;
@@ -24,8 +24,7 @@ from typing import Any
 import msgspec
 
 from semif.errors import ModelError
-from semif.writing.facts import broken, fault, kept, spoken
-from semif.writing.language import same_language
+from semif.writing.facts import broken, fault, in_language, kept, spoken
 from semif.writing.pairs import Pair
 from semif.writing.tasks import Task, Value, load
 
@@ -74,7 +73,7 @@ def judge(pair: Pair, output: Output) -> Row:
         well_formed=output.whole,
         kept=kept(spoken(task, pair.output), source, said),
         invented=bool(broken(pair.task, pair.given, value).invented),
-        language=bool(task.keys) or same_language(source, said),
+        language=in_language(pair.task, pair.given, value),
         passed=not fault(pair.task, pair.given, value, output.whole),
     )
 

@@ -127,6 +127,11 @@ def near(one: Pair, other: Pair) -> bool:
     return shared >= NEAR * (len(a) + len(b) - shared)
 
 
+def near_any(pairs: Iterable[Pair], others: Sequence[Pair]) -> list[Pair]:
+    """Those that are near one of the others."""
+    return [pair for pair in pairs if any(near(pair, other) for other in others)]
+
+
 def distinct(pairs: Iterable[Pair], others: Sequence[Pair] = ()) -> tuple[list[Pair], list[Pair]]:
     """(kept, dropped): each pair that is near none kept before it and none of `others`."""
     seen: dict[str, list[Pair]] = {}

@@ -16,6 +16,7 @@ from semif.jsonl import sync_folder, write_whole
 from semif.llama import check_gguf, sha256_file
 from semif.revision import Adapters, Revision, load
 from semif.writing.measure import proven
+from semif.writing.pairs import data_sha256, golden, read
 from semif.writing.tasks import VERSION, Prompts
 from semif.writing.tasks import load as load_prompts
 
@@ -43,8 +44,9 @@ def read_figures(path: Path) -> dict[str, Any]:
 def pin(parent: Revision, adapter: Path, figures: Mapping[str, Any], out: Path) -> Path:
     """The folder of a new revision in `out`: all of `parent`, with this adapter for writing.
 
-    The tasks whose figures reach their bars are its proven ones. ModelError when the figures are
-    of another adapter or base, FileError when it cannot be written.
+    Of the writing tasks, those whose figures reach their bars are its proven ones; what else the
+    parent is proven for stays. ModelError when the figures are of another adapter or base, or of
+    anything but the whole golden set; FileError when it cannot be written.
     """
     check_gguf(adapter, "adapter")
     found = sha256_file(adapter)
@@ -52,13 +54,20 @@ def pin(parent: Revision, adapter: Path, figures: Mapping[str, Any], out: Path) 
         raise ModelError(f"the figures are of another adapter than {adapter}; measure it again")
     if figures.get("base_sha256") != parent.contents.base.sha256:
         raise ModelError(f"revision {parent.id} stands on another base than the one measured")
-    load_prompts(figures["prompts"])
+    rows = read(golden())
+    if figures.get("golden_sha256") != data_sha256(rows) or figures.get("rows") != len(rows):
+        raise ModelError(
+            f"the figures are not of the whole golden set ({len(rows)} rows); measure the adapter "
+            "with semif write eval, without --limit and --golden"
+        )
+    tasks = load_prompts(figures["prompts"]).tasks
     old = parent.contents
+    still = set(old.proven) - set(tasks)
     contents = msgspec.structs.replace(
         old,
         parent=parent.id,
         adapters=Adapters(old.adapters.deciding, found),
-        proven=proven(figures["tasks"]),
+        proven=tuple(sorted(still | set(proven(figures["tasks"])))),
         metrics={**old.metrics, METRICS: dict(figures)},
     )
     data = json.dumps(msgspec.to_builtins(contents), indent=1).encode() + b"\n"

@@ -12,28 +12,39 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from semif.errors import DecisionError, ModelError
-from semif.llama import Model
+
+if TYPE_CHECKING:
+    from semif.llama import Model
 
 VERSION = "writing-v1"
 CAUSES = ("environment", "text", "choice", "unknown")
 ID = re.compile(r"[a-z]+(?:-[a-z]+){0,2}")
-# Whatever a reader could take for the end of a line, and control and invisible characters.
-_BREAKS = re.compile("[ \t]*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029][\\s]*")
+# Characters of a field or text: far more than the context holds, few enough for any pattern.
+MOST = 10_000
+# Whatever a reader could take for the end of a line.
+_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\\s*")
+# Control characters, those of the Unicode category Cf except the joiners that scripts need, tags,
+# selectors of variants, surrogates.
 _HIDDEN = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]"
+    "[\x00-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b\u200e\u200f"
+    "\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ufffe\uffff\ud800-\udfff\U000110bd\U000110cd"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 # Words whose full stop ends no sentence; neither does one after a digit or a single letter, or
 # before a small letter.
 _SHORT = frozenset(
-    "mr mrs ms dr prof st sr sra srta sres no nr mme mlle av vs etc ca approx min max tel art str "
-    "z.b e.g i.e p.m a.m d.h u.a bzw inkl ggf jr inc co ltd ex pp fig vol cap pág núm ref".split()
+    "mr mrs ms dr dra prof profa st sr sra srta sres no nr mme mlle av vs etc ca approx min max "
+    "tel art str z.b e.g i.e p.m a.m d.h u.a bzw inkl ggf jr inc co ltd ex pp fig vol cap pág núm "
+    "ref".split()
 )
-_END = re.compile(r"([.!?…]+[\"'”’»)]*)\s+(?=\S)|([。！？]+[」』”]*)\s*(?=\S)")
+_END = re.compile(
+    r"(?<![.!?…])([.!?…]++[\"'”’»)]*+)\s++(?=\S)|(?<![。！？])([。！？]++[」』”]*+)\s*+(?=\S)"
+)
 
 Value = str | dict[str, Any]
 
@@ -50,7 +61,8 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A task: a text of one line, or an object where there are `keys`.
 
     `title` is the instruction the model was tuned with, `long` what an untuned one is told.
-    `keep`: fields whose numbers, links and quotations must stand in the text. `sentences`: at most.
+    `keep`: fields whose numbers, links, dates and quotations must stand in the text; `changes`: the
+    field that these change. `sentences`: at most.
     """
 
     title: str
@@ -60,6 +72,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_tokens: int
     keys: tuple[str, ...] = ()
     sentences: int | None = None
+    changes: str = ""
 
     def body(self, name: str, given: Mapping[str, str]) -> str:
         """The fields, one a line; DecisionError names one that is missing or unknown."""
@@ -70,6 +83,9 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         lines = []
         for field in self.fields:
             value = given.get(field.name)
+            if isinstance(value, str) and len(value) > MOST:
+                what = f"has {len(value)} characters of at most {MOST}"
+                raise DecisionError(name, f"input.{field.name}", what)
             if not isinstance(value, str) or not (text := shown(value, field.between)):
                 raise DecisionError(name, f"input.{field.name}", "must be a text that is not empty")
             lines.append(field.before + text)
@@ -84,7 +100,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def parse(self, text: str) -> Value | None:
         """The value of a line, None where it is not well formed."""
         text = text.strip()
-        if not text or _HIDDEN.search(text):
+        if not text or len(text) > MOST or _HIDDEN.search(text):
             return None
         if not self.keys:
             too_many = self.sentences is not None and len(ends(text)) >= self.sentences
@@ -152,8 +168,9 @@ def ends(text: str) -> list[int]:
         if match[2]:
             found.append(match.end(2))
             continue
-        before = re.search(r"\S*$", text[: match.start()])
-        word = before[0].strip("(\"'“„«").casefold() if before else ""
+        before = text[max(0, match.start() - 24) : match.start()]
+        word = "" if not before or before[-1].isspace() else before.split()[-1]
+        word = word.strip("(\"'“„«").casefold()
         short = word in _SHORT or word[-1:].isdigit() or (len(word) == 1 and word != "i")
         if not ((match[1] == "." and short) or text[match.end()].islower()):
             found.append(match.end(1))
@@ -170,7 +187,8 @@ def _checked(value: Mapping[str, Any]) -> bool:
         elif key == "id":
             fits = isinstance(item, str) and ID.fullmatch(item) is not None
         else:
-            fits = isinstance(item, str) and bool(item.strip())
+            # As it is read: an escape may hide what the line does not show.
+            fits = isinstance(item, str) and bool(item.strip()) and not _HIDDEN.search(item)
         if not fits:
             return False
     return True

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from semif import lora
-from semif.errors import FileError, ModelError
+from semif.errors import EXIT_FAILED, FileError, ModelError
 from semif.jsonl import write_whole
 from semif.llama import Model, Session, sha256_file
 from semif.tower import fast_bfloat16
@@ -84,8 +84,9 @@ def train(
     """Tune a fresh adapter, or `start`, on the pairs; the path of `write.gguf` in `out`.
 
     Beside it `training.json` has the figures; working files stay in `out/work`. Raises ModelError
-    when model and start cannot be tuned or torch and engine differ, DecisionError for a pair that
-    is too long, FileError when too few are left, or when `resume` meets no checkpoint of this run.
+    when model and start cannot be tuned, torch and engine differ or the loss is not finite,
+    DecisionError for a pair that is too long, FileError when too few are left, or when `resume`
+    meets no checkpoint of this run.
     """
     plan = plan.resolved()
     torch.set_num_threads(plan.threads)
@@ -186,6 +187,8 @@ class Loop:
                 for row, losses in zip(chunk, self.net.losses(chunk), strict=True)
             ]
             loss = torch.stack(parts).sum() / whole
+            if not torch.isfinite(loss):
+                raise _not_finite(self.state.step)
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.item()
         torch.nn.utils.clip_grad_norm_(self.net.weights().values(), 1.0)
@@ -201,6 +204,8 @@ class Loop:
                 sums.setdefault(row.task, []).append(losses.mean().item())
         nll = {task: float(np.mean(values)) for task, values in sorted(sums.items())}
         score = float(np.mean(list(nll.values())))
+        if not math.isfinite(score):
+            raise _not_finite(self.state.step)
         better = score < self.state.score
         if better:
             self.state.score, self.state.nll = score, nll
@@ -235,6 +240,10 @@ class Loop:
         self._optimizer.load_state_dict(whole.pop("optimizer"))
         self.state = _State(**whole)
         self.say(f"resumed at step {self.state.step}/{len(self.steps)}")
+
+
+def _not_finite(step: int) -> ModelError:
+    return ModelError(f"the loss is not finite at step {step}; lower --rate", EXIT_FAILED)
 
 
 def chunks(rows: Sequence[Example], most: int = _CHUNK_TOKENS) -> list[list[Example]]:

@@ -23,7 +23,8 @@ N_CTX = 1024
 class Written:
     """What was written: the line as it came, and its value, None where it is not well formed.
 
-    `whole`: it ended by itself; else it was closed at its budget (`tokens` of it).
+    `whole`: it ended by itself; else it was closed at its budget (`tokens` of it), or cut where it
+    went on behind its last sentence. `ms` is without what the context costs.
     """
 
     text: str
@@ -38,7 +39,7 @@ class Writer:
     """Writes the tasks of `prompts` with a loaded model. One thread at a time.
 
     n_ctx: tokens of prompt and text together; the context, about 23 kB a token for the embedded
-    model, is taken from memory at the first text and given back by `close`.
+    model, is taken from memory by `open` or the first text and given back by `close`.
     """
 
     def __init__(
@@ -71,6 +72,10 @@ class Writer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def open(self) -> None:
+        """Take the context now."""
+        _ = self._session
+
     def close(self) -> None:
         """Give the context back; the next text takes it anew."""
         if "_session" in self.__dict__:
@@ -87,18 +92,19 @@ class Writer:
         from semif.sampling import Sampler
 
         task = self.prompts.task(name)
-        started = time.perf_counter()
         prompt = self.prompts.tokens(self._model, name, given, tuned=self._adapter is not None)
         room = self._n_ctx - task.max_tokens
         if len(prompt) > room:
             raise DecisionError(name, "input", f"has {len(prompt)} tokens; {room} fit the context")
         session, text, tokens, whole = self._session, "", 0, False
+        started = time.perf_counter()
         sampler = Sampler(self._model, self._marks, grammar.of(task), 0.0, 0)
         session.abort = abort
         try:
             session.clear()
             logits_of, at = prompt, 0
-            while not whole and tokens < task.max_tokens:
+            cut: str | None = None
+            while cut is None and tokens < task.max_tokens:
                 if abort is not None and abort():
                     raise Aborted
                 span = range(at, at + len(logits_of))
@@ -111,13 +117,12 @@ class Writer:
                 tokens += 1
                 text += picked[1]
                 logits_of = [picked[0]]
-                if (cut := grammar.finished(task, text)) is not None:
-                    text, whole = cut, True
+                cut = grammar.finished(task, text)
         finally:
             session.abort = None
             sampler.close()
         if not whole:
-            text = grammar.close(task, text)
+            text = cut or grammar.close(task, text)
         text = text.strip()
         ms = (time.perf_counter() - started) * 1000
         return Written(text, task.parse(text), whole, len(prompt), tokens, ms)

@@ -93,8 +93,9 @@ class Ctx(Protocol):
 
         fields by task: message (to, request), judge (request, skill, before, after, output), name
         (requests), report (facts), summarise (lines), rewrite (request, change). Raises Unproven
-        where the generator is not proven for the task, and where what it wrote does not pass the
-        check (malformed, a fact lost or invented): use code or ask.
+        where the generator is not proven for the task or is away, where a field holds what looks
+        like a secret, and where what it wrote does not pass the check (malformed, a fact lost or
+        invented): use code or ask.
         """
 
     def say(self, text: str) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from semif.writing import tasks as prompts
 from sia.skills.api import Failed, Finished, Folders, Person, Reminder, Unproven
 from sia.skills.calls import (
     NO,
@@ -73,7 +74,8 @@ class FakeCtx(CallCtx):
     answers: for ``ask`` and ``confirm``, in order, or ``f(question, options) -> str``; none left
     is an AssertionError. choices: ids for ``choose`` with more than one option, or
     ``f(question, options) -> id``. proven: tasks that ``generate`` may do; it gives the fields back
-    as one text, or what the function of a mapping makes of them. outside: effects of unknown fate
+    as one text, or what the function of a mapping makes of them (it may raise Unproven: not fit);
+    fields that are not the task's are a DecisionError. outside: effects of unknown fate
     are asked about.
 
     Records: ``said`` and ``asked`` (texts), ``chosen`` (question, options, id), ``effects``
@@ -132,12 +134,12 @@ class FakeCtx(CallCtx):
             before, value = self._stored[place]
             if before != method:
                 raise AssertionError(f"call {place} was {before} the first time, now {method}")
-            return json.loads(value)
+            return _opened(method, json.loads(value))
         value = dumps(getattr(self, f"_on_{method}")(args), f"the answer to ctx.{method}")
         self._stored[place] = (method, value)
         if self.cuts:
             raise Cut
-        return json.loads(value)
+        return _opened(method, json.loads(value))
 
     def _on_choose(self, args: dict[str, Any]) -> str:
         options = [(id, description) for id, description in args["options"]]
@@ -150,10 +152,16 @@ class FakeCtx(CallCtx):
         self.chosen.append((args["question"], options, id))
         return id
 
-    def _on_generate(self, args: dict[str, Any]) -> str:
-        if args["task"] not in self._proven:
-            raise Unproven(f"the generator is not proven for {args['task']}")
-        return self._proven[args["task"]](args["fields"])
+    def _on_generate(self, args: dict[str, Any]) -> dict[str, Any]:
+        """A refusal is kept like a text, as the agent does."""
+        task, fields = args["task"], args["fields"]
+        prompts.load().task(task).body(task, fields)
+        if task not in self._proven:
+            return {"unproven": f"the generator is not proven for {task}"}
+        try:
+            return {"written": self._proven[task](fields)}
+        except Unproven as error:
+            return {"unproven": str(error)}
 
     def _on_say(self, args: dict[str, Any]) -> None:
         self.said.append(args["text"])
@@ -233,6 +241,13 @@ class FakeCtx(CallCtx):
     def _on_cancel_interrupted(self, args: dict[str, Any]) -> list[str]:
         displaced, self._displaced = self._displaced, []
         return displaced
+
+
+def _opened(method: str, value: Any) -> Any:
+    """What a call gives back, of what is kept of it."""
+    if method == "generate" and "unproven" in value:
+        raise Unproven(value["unproven"])
+    return value["written"] if method == "generate" else value
 
 
 def _due(reminder: Reminder) -> datetime:

@@ -1,12 +1,16 @@
-"""Writing tasks: prompts nobody can forge, grammars, the check of facts, figures, revisions."""
+"""Writing tasks: prompts nobody can forge, grammars, pairs, figures, revisions."""
 
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx2
+import msgspec
 import pytest
 
 from semif import revision
@@ -15,8 +19,8 @@ from semif.errors import DecisionError, FileError, ModelError
 from semif.llama import Model, sha256_file
 from semif.revision import Revision
 from semif.writing import grammar, pairs
-from semif.writing.facts import broken, fault, kept
-from semif.writing.language import language, same_language
+from semif.writing.against import Against
+from semif.writing.facts import fault
 from semif.writing.measure import Output, bars, measure, proven, short_of
 from semif.writing.pairs import Pair
 from semif.writing.pin import pin, prompts, read_figures
@@ -74,6 +78,11 @@ def test_fields_are_checked(given: Mapping[str, str], field: str) -> None:
     assert caught.value.field == field
 
 
+def test_a_field_that_no_context_holds_is_refused_before_it_is_read() -> None:
+    with pytest.raises(DecisionError, match="has 10001 characters of at most 10000"):
+        load().task("report").body("report", {"facts": "x" * 10_001})
+
+
 def test_unknown_tasks_and_versions_are_refused() -> None:
     with pytest.raises(DecisionError, match="unknown; known: message"):
         load().task("poem")
@@ -100,6 +109,11 @@ def test_where_sentences_end() -> None:
         ('{"success": 1, "cause": "none", "summary": "Done."}', None),
         ('{"success": false, "cause": "text", "summary": " "}', None),
         ('{"success": false, "cause": "text"}', None),
+        (r'{"success": false, "cause": "text", "summary": "a\nb"}', None),
+        (r'{"success": false, "cause": "text", "summary": "a\u202eb"}', None),
+        (r'{"success": false, "cause": "text", "summary": "a\u00adb"}', None),
+        (r'{"success": false, "cause": "text", "summary": "a\udb40\udc41b"}', None),
+        (r'{"success": false, "cause": "text", "summary": "a\u00e4b"}', ...),
         ("[]", None),
         ("{", None),
     ],
@@ -114,11 +128,18 @@ def test_lines_are_read() -> None:
     assert task.parse(" One. Two. ") == "One. Two."
     assert task.parse("One. Two. Three.") is None
     assert task.parse("a\nb") is None and task.parse("a\u202eb") is None and task.parse(" ") is None
+    assert task.parse("a\u200db") == "a\u200db" and task.parse("a" * 10_001) is None
     name = load().task("name")
     fine = {"id": "a-b-c", "title": "T", "description": "d"}
     assert name.parse(json.dumps(fine)) == fine
     for id_ in ("A", "a-b-c-d", "a_b", "a1", "-a", ""):
         assert name.parse(json.dumps({**fine, "id": id_})) is None
+
+
+def test_every_format_character_but_joiners_is_hidden() -> None:
+    formats = [chr(i) for i in range(0x110000) if unicodedata.category(chr(i)) == "Cf"]
+    assert {one for one in formats if shown(f"a{one}b") != "ab"} == {"\u200c", "\u200d"}
+    assert shown("a\U000e0100b\U000e0041") == "ab"
 
 
 def test_a_text_ends_with_its_last_sentence_and_is_closed_at_the_budget() -> None:
@@ -141,9 +162,14 @@ def test_a_random_model_is_held_to_the_form(tiny: Model, name: str) -> None:
         written = writer.write(name, given)
         again = writer.write(name, given)
     assert written.text == again.text and written.tokens <= task.max_tokens
-    if task.keys and written.whole:
-        assert isinstance(written.value, dict) and tuple(written.value) == task.keys
-    assert "\n" not in written.text
+    # It never ends by itself, so its beginning tells: up to the first words that are free.
+    assert not written.whole and "\n" not in written.text
+    forms = {
+        "judge": r'\{"success": (true, "cause": "none"|false, "cause": "(environment|text|choice|'
+        r'unknown)"), "summary": "[^"]',
+        "name": r'\{"id": "[a-z]+(-[a-z]+){0,2}("|$)',
+    }
+    assert re.match(forms.get(name, r"\S"), written.text)
 
 
 def test_too_long_an_input_is_refused_and_a_writer_stops(tiny: Model) -> None:
@@ -156,71 +182,6 @@ def test_too_long_an_input_is_refused_and_a_writer_stops(tiny: Model) -> None:
             writer.write("report", {"facts": "a: 1"}, lambda: True)
 
 
-# facts
-
-
-@pytest.mark.parametrize(
-    ("given", "text", "lost", "invented"),
-    [
-        (LATE, "Hi Ada, I'll be 20 minutes late, the bus broke down.", "", ""),
-        (LATE, "Hi Ada, I'll be 30 minutes late.", "20", "30"),
-        (LATE, "Hi Bob, I'll be 20 minutes late.", "", "Bob"),
-        (LATE, "Hi Ada, I'll be 20 minutes late, Friday is better.", "", "friday"),
-        (LATE, "Hi Ada, I'll be 20 minutes late, three buses broke down.", "", "three"),
-        ({"to": "Bo", "request": "tell bo 3 pm fri"}, "Hi Bo, 3 pm on Friday, all three.", "", ""),
-        ({"to": "Bo", "request": "come tmrw b4 9"}, "Hi Bo, come tomorrow before 9.", "", ""),
-        ({"to": "Bo", "request": "pay 1,340 euros"}, "Hi Bo, please pay 1340 euros.", "", ""),
-        ({"to": "Bo", "request": "from 10-12"}, "Hi Bo, from 10 to 12.", "", ""),
-        ({"to": "Bo", "request": "see a.io/x, 2"}, "Hi Bo, see b.io, 2.", "a.io", "b.io"),
-        (
-            {"to": "Bo", "request": "write to eve@a.org"},
-            "Hi Bo, write to eve@b.org.",
-            "eve@a.org",
-            "eve@b.org",
-        ),
-        (
-            {"to": "Herr Brandl", "request": "sag ihm, die Rechnung 4471 ist bezahlt"},
-            "Guten Tag Herr Brandl, die Rechnung 4471 ist bezahlt.",
-            "",
-            "",
-        ),
-        ({"to": "王经理", "request": "告诉他3点开会"}, "王经理您好，3点开会。", "", ""),
-        ({"to": "王经理", "request": "告诉他3点开会"}, "李经理您好，3点开会。", "", "李经理"),
-        ({"to": "Bo", "request": "say “so long”"}, "Hi Bo, bye.", "so long", ""),
-    ],
-)
-def test_facts_of_a_message(given: dict[str, str], text: str, lost: str, invented: str) -> None:
-    found = broken("message", given, text)
-    assert (", ".join(found.lost), ", ".join(found.invented)) == (lost, invented)
-
-
-def test_what_is_wrong_is_said() -> None:
-    text = "Hi Bob, I'll be 30 minutes late."
-    assert fault("message", LATE, text) == "loses 20 and invents 30, Bob"
-    assert fault("message", LATE, None) == "is not well formed"
-    assert fault("message", LATE, "Hi", whole=False) == "came to no end"
-    german = "Hallo Ada, ich komme 20 Minuten zu spät, weil der Bus nicht fährt."
-    assert fault("message", LATE, german) == "is in another language"
-    assert fault("judge", JUDGED, VERDICT) == ""
-    assert fault("judge", JUDGED, {**VERDICT, "summary": "875 are there."}) == "invents 875"
-
-
-def test_what_a_reference_keeps_must_be_kept() -> None:
-    source, reference = "ask Ada and Bo at 9, room 12", "Ada and Bo, is 9 fine?"
-    assert kept(reference, source, "Is 9 fine, Ada and Bo?")
-    assert not kept(reference, source, "Is it fine, Ada and Bo?")
-    assert not kept(reference, source, "Ada, is 9 fine?")
-
-
-def test_languages() -> None:
-    assert language("the bus is late and I am not there") == "en"
-    assert language("der Bus ist zu spät und ich bin nicht da") == "de"
-    assert language("今天下午三点开会") == "zh"
-    assert language("ok") is None
-    assert same_language("今天开会", "今天三点开会") and not same_language("今天开会", "a meeting")
-    assert same_language("ok", "der Bus ist zu spät")
-
-
 # pairs
 
 
@@ -230,10 +191,9 @@ def test_shipped_pairs_and_golden_set_are_apart() -> None:
     assert {pair.task for pair in known} == {pair.task for pair in held} == set(load().tasks)
     _, near = pairs.distinct(held, known)
     assert near == []
-    faults = [(pair, fault(pair.task, pair.given, pair.output)) for pair in held]
+    assert pairs.near_any(known, held) == []
+    faults = [(pair, fault(pair.task, pair.given, pair.output)) for pair in (*held, *known)]
     assert [said for said in faults if said[1]] == []
-    invented = [pair for pair in known if broken(pair.task, pair.given, pair.output).invented]
-    assert invented == []
 
 
 @pytest.mark.parametrize(
@@ -267,7 +227,7 @@ def test_near_pairs_are_told(tmp_path: Path, capsysbinary: pytest.CaptureFixture
     assert [json.loads(line) for line in out.splitlines()] == [rows[0]]
     said = err.decode()
     assert "line 5: row: no JSON" in said and "near another" in said
-    assert "invents 13" in said and "2 of 5 are distinct; 1 of them" in said
+    assert "invents 13" in said and "2 of 5 are distinct; 1 of them would be refused" in said
     with pytest.raises(FileError, match="cannot be read"):
         pairs.read(empty)
 
@@ -304,7 +264,7 @@ def test_figures(tmp_path: Path) -> None:
         "invented": 0.3333,
     }
     assert message["passed"] == 0.3333 and message["kept_of_passed"] == 1.0
-    assert message["ms_median"] == 10 and 40 < message["chrf"] < 95
+    assert message["ms_median"] == 10 and message["chrf"] == 88.72
     assert (judged["success"], judged["cause"], judged["agreement"]) == (1.0, 0.5, 0.5)
     assert [row.passed for row in found] == [True, False, False, True, True]
 
@@ -335,6 +295,8 @@ def figures_of(tiny: Model, adapter: Path) -> dict[str, Any]:
         "prompts": "writing-v1",
         "base_sha256": tiny.sha256,
         "adapter_sha256": sha256_file(adapter),
+        "golden_sha256": pairs.data_sha256(pairs.read(pairs.golden())),
+        "rows": 320,
         "tasks": fine,
     }
 
@@ -351,6 +313,13 @@ def test_an_adapter_is_pinned_beside_the_one_for_decisions(
     assert made.proven == set(load().tasks) - {"judge"}
     assert made.contents.metrics["writing"]["tasks"]["judge"]["agreement"] == 0.5
     assert prompts(made).version == prompts(tuned).version == "writing-v1"
+    # The parent is proven for "report" and for what is no writing task; only the latter stays.
+    figures["tasks"]["report"]["passed"] = 0.1
+    contents = msgspec.structs.replace(tuned.contents, proven=("act", "report"))
+    parent = Revision(tuned.id, contents, tuned.folder)
+    other = revision.load(pin(parent, tiny_adapter, figures, tmp_path / "other"))
+    assert other.proven == {"act", "message", "name", "rewrite", "summarise"}
+    figures["tasks"]["report"]["passed"] = 0.8
     assert pin(tuned, tiny_adapter, figures, tmp_path / "out") == folder
     assert [path.name for path in (tmp_path / "out").iterdir()] == [folder.name]
 
@@ -363,9 +332,43 @@ def test_figures_of_another_adapter_are_refused(
         {"adapter_sha256": "0" * 64},
         {"base_sha256": "0" * 64},
         {"prompts": "writing-v9"},
+        {"golden_sha256": "0" * 64},
+        {"rows": 60},
     ):
         with pytest.raises(ModelError):
             pin(tuned, tiny_adapter, {**figures, **wrong}, tmp_path / "out")
     (tmp_path / "figures.json").write_text(json.dumps({"tasks": {}}))
     with pytest.raises(FileError, match="no measurement"):
         read_figures(tmp_path / "figures.json")
+
+
+# the larger model
+
+
+def test_a_larger_model_is_asked_safely() -> None:
+    with pytest.raises(ModelError, match="use https"):
+        Against("http://models.example/v1", "big", "key")
+    with pytest.raises(ModelError, match="no key has"):
+        Against("https://models.example/v1", "big", "a\nb")
+    for url, key in (("http://127.0.0.1:9/v1", "key"), ("http://models.example/v1", None)):
+        Against(url, "big", key).close()
+    command = ["write", "eval", "--against", "http://127.0.0.1:9/v1"]
+    assert main(command) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "text", "whole"),
+    [
+        ("Hi Ada, 20.", "Hi Ada, 20.", True),
+        (None, "", False),
+        ("One. Two. Three. Four.", "One. Two. Three.", False),
+    ],
+)
+def test_what_a_larger_model_says(content: str | None, text: str, whole: bool) -> None:
+    other = Against("http://127.0.0.1:9/v1", "big")
+    choice = {"message": {"content": content}, "finish_reason": "stop"}
+    answer = httpx2.MockTransport(lambda _: httpx2.Response(200, json={"choices": [choice]}))
+    other._client = httpx2.Client(transport=answer)
+    found = other.write("message", LATE)
+    other.close()
+    assert (found.text, found.whole) == (text, whole)

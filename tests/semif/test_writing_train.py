@@ -11,7 +11,7 @@ import pytest
 
 from semif import lora
 from semif.cli import main
-from semif.errors import DecisionError, FileError
+from semif.errors import DecisionError, FileError, ModelError
 from semif.llama import Model
 from semif.lora import Heads
 from semif.writing.pairs import Pair
@@ -144,5 +144,38 @@ def test_what_cannot_be_trained_is_said(
         train(tiny, None, taught[:1], tmp_path, plan, False, print)
     with pytest.raises(FileError, match="no checkpoint"):
         train(tiny, None, taught, tmp_path, plan, True, print)
-    usage = ["write", "train", "--out", str(tmp_path), "--model", str(tiny_path), "--epochs", "0"]
-    assert main(usage) == 2
+    usage = ["write", "train", "--out", str(tmp_path), "--model", str(tiny_path)]
+    assert main([*usage, "--epochs", "0"]) == 2
+    for wrong in ("--rate=nan", "--rate=-1", "--rate=inf", "--minutes=-1", "--minutes=0"):
+        with pytest.raises(SystemExit) as caught:
+            main([*usage, wrong])
+        assert caught.value.code == 2
+
+
+def test_pairs_near_the_golden_set_are_not_trained_on(
+    tiny_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from semif.writing import pairs
+
+    file = tmp_path / "pairs.jsonl"
+    file.write_text(json.dumps(pairs.read(pairs.golden())[0].to_json()) + "\n")
+    command = ["write", "train", "--out", str(tmp_path / "out"), "--model", str(tiny_path)]
+    assert main([*command, "--pairs", str(file)]) == 1
+    assert "1 pairs are near the golden set" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_loss_that_is_not_finite_ends_the_run(
+    tiny: Model, taught: list[Pair], plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from semif.writing import train as module
+
+    losses = module.Net.losses
+
+    def breaking(net: module.Net, batch: list[module.Example]) -> object:
+        return [row * float("nan") for row in losses(net, batch)]
+
+    monkeypatch.setattr(module, "_agree", lambda *_: 0.0)
+    monkeypatch.setattr(module.Net, "losses", breaking)
+    with pytest.raises(ModelError, match="not finite at step 0; lower --rate"):
+        module.train(tiny, None, taught, tmp_path, plan, False, print)

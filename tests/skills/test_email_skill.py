@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +134,39 @@ def test_a_proven_generator_writes_what_no_rule_knows(
     run_actions(skill, ctx)
     assert body(inbox.messages[0]) == "Can you come?"
     assert "Can you come?" in ctx.said[0]
+
+
+@pytest.mark.parametrize(
+    ("request_", "to", "given"),
+    [
+        (
+            'tell Anna about the party, with the subject "Summer 2030"',
+            "Anna Berg",
+            "tell Anna about the party",
+        ),
+        (
+            "write anna@example.org about the party",
+            "Anna Berg",
+            "write Anna Berg about the party",
+        ),
+        (
+            "write new@example.org about the party",
+            "new@example.org",
+            "write new@example.org about the party",
+        ),
+    ],
+)
+def test_neither_subject_nor_address_is_to_be_written(
+    write: Start, skill: Path, inbox: Any, request_: str, to: str, given: str
+) -> None:
+    asked = []
+
+    def compose(fields: Mapping[str, str]) -> str:
+        asked.append(dict(fields))
+        return "There is a party."
+
+    run_actions(skill, write(request_, proven={"message": compose}))
+    assert asked == [{"to": to, "request": given}]
 
 
 def test_a_rule_is_used_even_where_the_generator_is_proven(

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from semif.errors import DecisionError
 from sia.skills.api import Reminder, Unproven
 from sia.skills.testing import FakeCtx, run_actions, run_interrupted
 
@@ -97,6 +98,31 @@ def test_a_skill_that_changes_its_calls_is_found(write, make, tmp_path):
         run_interrupted(folder, lambda: make(answers=["Tom"]))
 
 
+def test_a_refusal_to_write_is_kept_like_a_text(write, make):
+    folder = write(
+        "demo/one",
+        """
+        from sia.skills.api import Unproven
+        def act(ctx):
+            try:
+                ctx.state["text"] = ctx.generate("report", {"facts": "a: 2"})
+            except Unproven as error:
+                ctx.state["text"] = ctx.ask(str(error))
+        """,
+    )
+    tried = []
+
+    def once(fields):
+        tried.append(fields)
+        raise Unproven("not fit")
+
+    ctx, outcome = run_interrupted(folder, lambda: make(answers=["two"], proven={"report": once}))
+    assert outcome.state == {"text": "two"} and ctx.asked == ["not fit"]
+    assert tried == [{"facts": "a: 2"}]
+    ctx, outcome = run_interrupted(folder, lambda: make(proven=["report"]))
+    assert outcome.state == {"text": "a: 2"}
+
+
 def test_scripts_that_do_not_fit_are_said(write, make):
     ctx = make(answers=["maybe"], choices=["c"])
     with pytest.raises(AssertionError, match="'c' is none of"):
@@ -109,6 +135,8 @@ def test_scripts_that_do_not_fit_are_said(write, make):
         ctx.effect("send", lambda key: {1})
     with pytest.raises(Unproven):
         ctx.generate("message", {"to": "Tom", "request": "x"})
+    with pytest.raises(DecisionError, match="input.cc: is unknown"):
+        ctx.generate("message", {"to": "Tom", "request": "x", "cc": "Bo"})
 
 
 def test_the_rest_of_the_agent(make, payload):

@@ -43,8 +43,10 @@ def write(ctx: Ctx) -> None:
         body, unclear = wording.told(ctx.request, called)
     if not body:
         try:
-            called = ", ".join(name or email for name, email in ctx.state["to"])
-            body = ctx.generate("message", {"to": called, "request": ctx.request}).strip()
+            people = ctx.state["to"]
+            called = ", ".join(name or email for name, email in people)
+            request = wording.unnamed(ctx.request, people)
+            body = ctx.generate("message", {"to": called, "request": request}).strip()
         except Unproven:
             body = ctx.ask(_question(ctx, unclear))
     if not body:

@@ -7,7 +7,7 @@ message "I will be late.", but who "she" is in "ask Anna whether she can come" n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 _I = re.IGNORECASE | re.DOTALL
@@ -88,6 +88,17 @@ def read(request: str) -> Wording:
     start = next((word.start() for word in words if _PRONOUN.fullmatch(word[0])), 0)
     head = told["body"][:start] if start else to_do["head"] if to_do else text
     return Wording(_names(head), "", "", subject)
+
+
+def unnamed(request: str, people: Sequence[Sequence[str]]) -> str:
+    """The request on one line without its subject, and with (name, address) people by their name:
+    neither belongs into the message."""
+    line = " ".join(request.split())
+    if given := _SUBJECT.search(line):
+        line = f"{line[: given.start()]} {line[given.end() :].lstrip(' ,;')}".strip()
+    for name, email in people:
+        line = line.replace(email, name) if name else line
+    return line or request
 
 
 def told(request: str, called: frozenset[str]) -> tuple[str, str]:
