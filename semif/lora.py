@@ -1,8 +1,8 @@
-"""LoRA adapters as GGUF files of llama.cpp, read and written for models of the llama family.
+"""LoRA adapters: GGUF files of llama.cpp on one side, layers of peft on the other.
 
-In a GGUF the rows of the query and key weights stand in llama.cpp's rotary order (the two halves
-of a head interleaved); in transformers they stand one half after the other. `Pair` is always in
-the order of transformers.
+In a GGUF of the llama architecture the rows of the query and key weights stand in llama.cpp's
+rotary order (the two halves of a head interleaved); in transformers they stand one half after the
+other. `Pair` is always in the order of transformers.
 """
 
 from __future__ import annotations
@@ -12,33 +12,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from semif.architectures import Target
 from semif.errors import ModelError
 from semif.llama import check_gguf
 
 if TYPE_CHECKING:
     import numpy as np
+    from torch import nn
 
-_PART = re.compile(r"blk\.(\d+)\.(\w+)\.weight\.lora_([ab])")
-# Name of a linear layer: in GGUF, in transformers.
-MODULES = {
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-
-
-@dataclass(frozen=True)
-class Target:
-    """A linear layer that an adapter changes: block number and GGUF name."""
-
-    layer: int
-    name: str
+_PART = re.compile(r"blk\.(\d+)\.([\w.]+)\.weight\.lora_([ab])")
+_NAME = "default"  # what peft calls an adapter
 
 
 @dataclass(frozen=True)
@@ -59,10 +44,13 @@ class Lora:
 
 @dataclass(frozen=True)
 class Heads:
-    """Numbers of attention heads and of key-value heads, which the rotary order goes by."""
+    """Numbers of attention heads and of key-value heads, which the rotary order goes by.
 
-    query: int
-    key: int
+    None where the order is the same on both sides.
+    """
+
+    query: int | None = None
+    key: int | None = None
 
     def of(self, name: str) -> int | None:
         return {"attn_q": self.query, "attn_k": self.key}.get(name)
@@ -82,7 +70,7 @@ def read(path: Path, heads: Heads) -> Lora:
     parts: dict[Target, dict[str, np.ndarray]] = {}
     for tensor in reader.tensors:
         match = _PART.fullmatch(tensor.name)
-        if match is None or match[2] not in MODULES:
+        if match is None:
             raise ModelError(f"adapter {path} changes {tensor.name}, which cannot be tuned here")
         target = Target(int(match[1]), match[2])
         parts.setdefault(target, {})[match[3]] = np.array(tensor.data, np.float32)
@@ -95,12 +83,12 @@ def read(path: Path, heads: Heads) -> Lora:
     return Lora(float(alpha.contents()), pairs)
 
 
-def write(path: Path, lora: Lora, heads: Heads) -> None:
+def write(path: Path, lora: Lora, heads: Heads, architecture: str = "llama") -> None:
     """Write an adapter in F16 and sync it; ModelError when a weight is no finite F16 number."""
     import numpy as np
     from gguf import GGUFWriter
 
-    writer = GGUFWriter(path, "llama")
+    writer = GGUFWriter(path, architecture)
     writer.add_type("adapter")
     writer.add_string("adapter.type", "lora")
     writer.add_float32("adapter.lora.alpha", lora.alpha)
@@ -116,6 +104,48 @@ def write(path: Path, lora: Lora, heads: Heads) -> None:
     writer.close()
     with path.open("rb") as file:
         os.fsync(file.fileno())
+
+
+def inject(
+    net: Any, start: Lora, ranks: Mapping[Target, int], names: Mapping[Target, str]
+) -> dict[Target, Any]:
+    """Put LoRA layers of peft on the targets in `ranks`, float32, frozen or not as peft has it.
+
+    They have the weights of `start`; where it has none, the change begins as zero. `names`: what
+    the network calls its linear layers. ModelError when `start` does not fit them.
+    """
+    import torch
+    from peft import LoraConfig, inject_adapter_in_model
+
+    for target, pair in start.pairs.items():
+        if target not in names:
+            raise ModelError(f"the adapter changes {target}, which is no linear layer of the model")
+        found = tuple(net.get_submodule(names[target]).weight.shape)
+        if (pair.b.shape[0], pair.a.shape[1]) != found:
+            raise ModelError(f"the adapter does not fit {target} of the model, which is {found}")
+    config = LoraConfig(
+        r=max(ranks.values()),
+        lora_alpha=start.alpha,  # type: ignore[arg-type]
+        rank_pattern={re.escape(names[target]): rank for target, rank in ranks.items()},
+        target_modules=sorted(names[target] for target in ranks),
+    )
+    inject_adapter_in_model(config, net, _NAME)
+    layers: dict[Target, Any] = {target: net.get_submodule(names[target]) for target in ranks}
+    with torch.no_grad():
+        for target, layer in layers.items():
+            layer.cast_input_dtype_enabled = False  # autocast does that, once
+            for part in factors(layer):
+                part.data = part.data.float()
+            if target in start.pairs:
+                pair = start.pairs[target]
+                for part, value in zip(factors(layer), (pair.a, pair.b), strict=True):
+                    part.copy_(torch.from_numpy(value.copy()))
+    return layers
+
+
+def factors(layer: Any) -> tuple[nn.Parameter, nn.Parameter]:
+    """`a` [rank, inputs] and `b` [outputs, rank] of a LoRA layer of peft."""
+    return layer.lora_A[_NAME].weight, layer.lora_B[_NAME].weight
 
 
 def _to_rotary(b: np.ndarray, heads: int | None) -> np.ndarray:

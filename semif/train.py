@@ -3,52 +3,54 @@
 Only the adapter of the upper layers is tuned. What the lower layers, which keep the parent's
 adapter, make of each row is computed once and kept, so that an epoch costs half the network.
 
-Everything that decides the outcome is in `Plan`: the same plan, data and parent give the same
-weights, also when the run was killed in between and resumed.
+Everything that decides the outcome is in `Plan`: on a CPU the same plan, data and parent give the
+same weights, also when the run was killed in between and resumed. Only `minutes` brings in the
+clock.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import math
-import pickle
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import msgspec
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn import functional
 
 from semif import lora, rows
+from semif.activations import Activations
 from semif.engine import Engine
-from semif.errors import FileError, ModelError
+from semif.errors import DecisionError, FileError, ModelError
+from semif.examples import Example, Examples, examples
 from semif.export import LabelledRow
-from semif.fit import Scored, fit, mean_nll, metrics
+from semif.fit import fit, metrics
+from semif.inputs import entries
 from semif.jsonl import sync_folder, write_whole
 from semif.llama import Model, sha256_file
-from semif.prompting import BranchesPrompt, load_prompt
+from semif.loss import Weights, option_scores
+from semif.processes import Processes
 from semif.revision import Adapters, Revision
-from semif.tower import Activations, Encoded, Tower, encode, packs
+from semif.tower import Precision, Tower, Tuning, fast_bfloat16
+from semif.trainloop import Loop, Progress, Say, Settings, beside_bars, scored
 
-SMOOTHING = 0.02
-OPTION_LOSS = 0.3
-# Rows that share a criterion in one step: more of them cost less, but make the step one-sided.
-SHARED_ROWS = 4
-# How far torch on F32 and the engine on F16 may be apart, in logits.
-TOLERANCE = 0.05
-Say = Callable[[str], None]
+# How far torch and the engine on F16 may be apart, in logits: weights rounded to bfloat16 (8 bits)
+# move a score by about a twentieth, by three tenths on the worst rows.
+TOLERANCE: dict[Precision, float] = {"float32": 0.05, "bfloat16": 0.5}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The settings of a run. `layers` counts from the top; `minutes` ends training early."""
+    """The settings of a run. `layers` counts from the top; `minutes` ends training early.
+
+    `batch` rows make a step, of which up to `shared` have one head: more of them cost less, but
+    make the step one-sided. `patience`: validations without a better one after which training
+    ends. `precision` "auto" is bfloat16 where the machine is faster in it.
+    """
 
     epochs: int = 2
     layers: int = 14
@@ -56,70 +58,163 @@ class Plan:
     focus: bool = False  # the rows of a limit by the needs of the main job
     seed: int = 0
     batch: int = 8
+    shared: int = 4
     rate: float = 5e-4
+    fresh: bool = False  # begin with a new adapter even where the parent has one
+    rank: int = 16  # of a fresh adapter
+    prompt: str | None = None  # another than the parent's, and for single phases:
+    phase_prompts: tuple[tuple[str, str], ...] = ()
+    smoothing: float = 0.02
+    option_weight: float = 0.3
+    brier_weight: float = 0.2
+    mass_weight: float = 0.05
+    patience: int = 4
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
     minutes: float | None = None
     threads: int = 2
     checkpoint_every: float = 300.0  # seconds
 
+    def resolved(self) -> Precision:
+        if self.precision == "auto":
+            return "bfloat16" if fast_bfloat16() else "float32"
+        return self.precision
 
-@dataclass(frozen=True)
-class Example:
-    """A labelled row in tokens; `right` is the index of the right option."""
-
-    row: LabelledRow
-    tokens: Encoded
-    right: int
-
-
-@dataclass
-class _State:
-    """Where a run stands; with the optimiser, all that a checkpoint holds."""
-
-    step: int = 0
-    score: float = math.inf
-    best: dict[str, Tensor] = field(default_factory=dict)
+    def settings(self, start: Revision) -> Settings:
+        """The settings of the loop. The letters' logits have no zero, so no yes or no of theirs."""
+        option = self.option_weight if start.contents.readout == "branches" else 0.0
+        return Settings(
+            epochs=self.epochs,
+            batch=self.batch,
+            shared=self.shared,
+            rate=self.rate,
+            seed=self.seed,
+            patience=self.patience,
+            checkpoint_every=self.checkpoint_every,
+            weights=Weights(self.smoothing, option, self.brier_weight, self.mass_weight),
+        )
 
 
 def train(
     model: Model, parent: Revision, data: Path, out: Path, plan: Plan, resume: bool, say: Say
 ) -> Path:
-    """Tune `parent`'s adapter on the texts in `data`; the folder of the new revision, in `out`.
+    """Tune `parent`'s adapter on `data`, a folder of texts or a file of SemIf rows; the folder of
+    the new revision, in `out`.
+
+    Raises what `tune` raises, and FileError and DecisionError for data.
+    """
+    if data.is_dir() or not data.exists():
+        built, sha256 = rows.build(data, plan.seed), rows.data_sha256(data)
+    else:
+        built, sha256 = _read(data), sha256_file(data)
+    return tune(model, parent, _chosen(built, plan), sha256, out, plan, resume, say)
+
+
+def _read(path: Path) -> list[LabelledRow]:
+    """The rows of a file; DecisionError for the first bad one: a run takes all or none."""
+
+    def refuse(error: DecisionError) -> None:
+        raise error
+
+    try:
+        with path.open("rb") as lines:
+            found = entries(lines, str(path), LabelledRow.from_json, refuse)
+            return [entry.value for entry in found]
+    except OSError as error:
+        raise FileError(path, f"cannot be read: {error.strerror}") from error
+
+
+def tune(
+    model: Model,
+    parent: Revision,
+    labelled: Sequence[LabelledRow],
+    data_sha256: str,
+    out: Path,
+    plan: Plan,
+    resume: bool,
+    say: Say,
+) -> Path:
+    """Tune `parent`'s adapter, or a fresh one, on labelled rows; the new folder in `out`.
 
     Working files stay in `out/work`: delete it when the revision is good. `say` hears one line at
-    a time. Raises ModelError when model and parent cannot be tuned, FileError and DecisionError
-    for data, and FileError when `resume` meets a checkpoint of another run.
+    a time, in one process of several, and all return the same folder. Raises ModelError when model
+    and parent cannot be tuned, DecisionError for a row that teaches nothing or is too long,
+    FileError when too few rows are left, and when `resume` meets a checkpoint of another run.
     """
     started = time.monotonic()
     torch.set_num_threads(plan.threads)
-    prompt = load_prompt(parent.contents.prompt_version)
-    if not isinstance(prompt, BranchesPrompt) or parent.decide_path is None:
-        raise ModelError(f"revision {parent.id} has no adapter for the readout branches to tune")
+    processes = Processes()
+    say = beside_bars(say) if processes.first else _silent
+    start = _start(parent, plan)
     work = out / "work"
     try:
         work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(work, f"cannot be made: {error.strerror}") from error
+    found = examples(model, start, *rows.split(labelled))
+    counts = f"{len(found.taught)} rows to train on, {len(found.held)} to validate on"
+    if not found.taught or not found.held:
+        raise FileError(out, counts)
+    say(counts)
+    precision = plan.resolved()
+    tuning = Tuning(plan.layers, plan.rank, plan.seed, precision)
+    tower = Tower(model, start.decide_path, found.slots, tuning, processes.device)
+    _check(model, start, tower, found, plan, say)
+    key = _key(model, parent, found, plan)
+    kept = _activations(tower, found, work / f"{key}.activations", processes, say)
+    checkpoint = work / f"{key}.checkpoint"
+    loop = Loop(tower, kept, found, plan.settings(start), processes, checkpoint, say)
+    if resume:
+        loop.resume()
+    loop.go(None if plan.minutes is None else started + 60 * plan.minutes)
+    folder = _finish(model, start, loop, plan, data_sha256, out) if processes.first else out
+    first: Path = processes.gather(folder)[0]
+    return first
 
-    labelled = _chosen(rows.build(data, plan.seed), plan)
-    examples = [_example(model, prompt, row) for row in labelled]
-    taught, held = (_of(examples, side) for side in rows.split(labelled))
-    if not taught or not held:
-        raise FileError(data, f"{len(taught)} rows to train on, {len(held)} to validate on")
-    say(f"{len(taught)} rows to train on, {len(held)} to validate on")
 
-    tower = Tower(model, parent.decide_path, prompt, plan.layers)
-    apart = _apart(tower, held[:8], _engine_scores(model, parent, held[:8], plan.threads))
-    say(f"torch and engine agree within {apart:.3f} on {len(held[:8])} rows")
-    if apart > TOLERANCE:
+def _silent(_: str) -> None:
+    """What the other processes say."""
+
+
+def _check(
+    model: Model, start: Revision, tower: Tower, found: Examples, plan: Plan, say: Say
+) -> None:
+    """ModelError unless torch and the engine give the same scores before anything is tuned."""
+    some = found.held[:: max(1, len(found.held) // 8)][:8]
+    apart = _apart(tower, some, _engine_scores(model, start, some, plan.threads)[0])
+    precision = plan.resolved()
+    say(f"torch in {precision} and engine agree within {apart:.3f} on {len(some)} rows")
+    if not apart <= TOLERANCE[precision]:
         raise ModelError(f"torch and engine differ by {apart:.3f} on {model.path}; cannot tune it")
 
-    key = _key(model, parent, taught + held, plan)
-    kept = _activations(tower, taught + held, work / f"{key}.activations", say)
-    run = _Run(tower, kept, taught, held, plan, work / f"{key}.checkpoint", say)
-    if resume:
-        run.resume()
-    run.go(None if plan.minutes is None else started + 60 * plan.minutes)
-    return _finish(model, parent, run, rows.data_sha256(data), out)
+
+def _start(parent: Revision, plan: Plan) -> Revision:
+    """The parent as the run begins with it: its prompts and adapter may be replaced.
+
+    What was fitted to other prompts or another adapter goes with them.
+    """
+    old = parent.contents
+    prompts = old.prompt_versions if plan.prompt is None else {}
+    first = plan.prompt or old.prompt_version
+    prompts = {p: v for p, v in {**prompts, **dict(plan.phase_prompts)}.items() if v != first}
+    contents = msgspec.structs.replace(
+        old,
+        adapters=Adapters() if plan.fresh else old.adapters,
+        prompt_version=first,
+        prompt_versions=prompts,
+    )
+    start = Revision(parent.id, contents, parent.folder)
+    if plan.fresh:
+        return replace(
+            start, contents=msgspec.structs.replace(contents, temperatures={}, none_bias={})
+        )
+
+    def same(values: dict[str, float]) -> dict[str, float]:
+        return {p: v for p, v in values.items() if start.prompt_for(p) == parent.prompt_for(p)}
+
+    contents = msgspec.structs.replace(
+        contents, temperatures=same(old.temperatures), none_bias=same(old.none_bias)
+    )
+    return replace(start, contents=contents)
 
 
 def _chosen(built: list[LabelledRow], plan: Plan) -> list[LabelledRow]:
@@ -128,255 +223,81 @@ def _chosen(built: list[LabelledRow], plan: Plan) -> list[LabelledRow]:
     return rows.sample(built, plan.rows_limit, plan.seed)
 
 
-class _Run:
-    """Training itself: steps, validation each half of an epoch, checkpoints."""
-
-    def __init__(
-        self,
-        tower: Tower,
-        kept: Activations,
-        taught: Sequence[Example],
-        held: Sequence[Example],
-        plan: Plan,
-        checkpoint: Path,
-        say: Say,
-    ) -> None:
-        self.tower = tower
-        self.held = held
-        self.plan = plan
-        self.say = say
-        self._kept = kept
-        self._examples = [*taught, *held]
-        self._tokens = [example.tokens for example in self._examples]
-        self._checkpoint = checkpoint
-        self._steps = [
-            step for epoch in range(plan.epochs) for step in self._epoch(len(taught), epoch)
-        ]
-        self._state = _State()
-        parameters = list(tower.weights().values())
-        if not parameters:
-            raise ModelError("the adapter has nothing in the layers to be tuned; name more layers")
-        self._optimizer = torch.optim.AdamW(parameters, lr=plan.rate, weight_decay=0.0)
-
-    def _epoch(self, count: int, epoch: int) -> Iterator[list[list[int]]]:
-        """The packs of each step: about `batch` rows a step, never fewer but in the last."""
-        random = np.random.default_rng([self.plan.seed, epoch])
-        gathered = packs(self._tokens, random.permutation(count).tolist(), SHARED_ROWS)
-        step: list[list[int]] = []
-        for i in random.permutation(len(gathered)):
-            step.append(gathered[i])
-            if sum(map(len, step)) >= self.plan.batch:
-                yield step
-                step = []
-        if step:
-            yield step
-
-    def go(self, deadline: float | None) -> None:
-        """Train to the end, or to the deadline; the best weights are then in the tower."""
-        state, total = self._state, len(self._steps)
-        checks = {round(total * i / (2 * self.plan.epochs)) for i in range(2 * self.plan.epochs)}
-        first, began = state.step, time.monotonic()
-        spoke = saved = began
-        loss = None
-        while state.step < total and (deadline is None or time.monotonic() < deadline):
-            if state.step in checks:
-                self._validate()
-            value = self._step(self._steps[state.step])
-            loss = value if loss is None else 0.95 * loss + 0.05 * value
-            state.step += 1
-            now = time.monotonic()
-            if now - spoke >= 15 or state.step == total:
-                left = (now - began) / (state.step - first) * (total - state.step)
-                self.say(f"step {state.step}/{total}, loss {loss:.3f}, {left / 60:.0f} min left")
-                spoke = now
-            if now - saved >= self.plan.checkpoint_every:
-                self._save()
-                saved = now
-        self._save()  # so that a run that ended early, or failed afterwards, can go on
-        self._validate()
-        self.tower.set_weights(state.best)
-
-    def _rate(self, step: int) -> float:
-        """Cosine from the peak to zero after a warm-up over 5 % of the steps; a factor 0..1."""
-        total = len(self._steps)
-        warm = max(1, round(0.05 * total))
-        if step < warm:
-            return (step + 1) / warm
-        return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, total - warm)))
-
-    def _step(self, step: Sequence[list[int]]) -> float:
-        """One update; the mean loss of its rows before it."""
-        self._optimizer.param_groups[0]["lr"] = self.plan.rate * self._rate(self._state.step)
-        self._optimizer.zero_grad(set_to_none=True)
-        count, total = sum(map(len, step)), 0.0
-        for pack in step:
-            scores = self.tower.upper(self._kept.of(pack), [self._tokens[i] for i in pack])
-            chosen = [self._examples[i] for i in pack]
-            losses = [
-                example.row.weight * _loss(score, example.right)
-                for score, example in zip(scores, chosen, strict=True)
-            ]
-            loss = torch.stack(losses).sum() / count
-            loss.backward()  # type: ignore[no-untyped-call]
-            total += loss.item()
-        torch.nn.utils.clip_grad_norm_(self.tower.weights().values(), 1.0)
-        self._optimizer.step()
-        return total
-
-    @torch.no_grad()
-    def scores(self) -> list[np.ndarray]:
-        """Scores of the held-out rows under the weights as they are."""
-        start = len(self._examples) - len(self.held)
-        found: dict[int, np.ndarray] = {}
-        for pack in packs(self._tokens, range(start, len(self._examples)), size=16):
-            scores = self.tower.upper(self._kept.of(pack), [self._tokens[i] for i in pack])
-            found.update((i, s.double().numpy()) for i, s in zip(pack, scores, strict=True))
-        return [found[i] for i in range(start, len(self._examples))]
-
-    def _validate(self) -> None:
-        """Measure on the held-out rows, calibrated as the revision will be, and keep the best."""
-        found = scored(self.held, self.scores())
-        score, measured = mean_nll(found), metrics(found, fit(found))
-        better = score < self._state.score
-        if better:
-            self._state.score, self._state.best = score, self.tower.copy_weights()
-        phases = ", ".join(
-            f"{phase} {values['accuracy']:.2f}/{values['nll']:.2f}"
-            for phase, values in measured["phases"].items()
-        )
-        self.say(
-            f"validation at step {self._state.step}: accuracy {measured['accuracy']:.3f}, "
-            f"mean nll {score:.3f}{' (best)' if better else ''}; {phases}"
-        )
-
-    def _save(self) -> None:
-        buffer = io.BytesIO()
-        whole = {
-            "step": self._state.step,
-            "score": self._state.score,
-            "best": self._state.best,
-            "weights": self.tower.copy_weights(),
-            "optimizer": self._optimizer.state_dict(),
-        }
-        torch.save(whole, buffer)
-        write_whole(self._checkpoint, buffer.getvalue())
-
-    def resume(self) -> None:
-        """Go back to the last checkpoint of the same run; FileError without one."""
-        try:
-            whole: dict[str, Any] = torch.load(self._checkpoint, weights_only=True)
-        except FileNotFoundError as error:
-            raise FileError(
-                self._checkpoint,
-                "no checkpoint of a run with this data, parent and settings; start without resume",
-            ) from error
-        except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
-            raise FileError(self._checkpoint, f"is damaged: {error}; delete it") from error
-        self._state = _State(whole["step"], whole["score"], whole["best"])
-        self.tower.set_weights(whole["weights"])
-        self._optimizer.load_state_dict(whole["optimizer"])
-        self.say(f"resumed at step {self._state.step}/{len(self._steps)}")
-
-
-def scored(examples: Sequence[Example], scores: Sequence[np.ndarray]) -> list[Scored]:
-    """Examples with their scores, options sorted by id."""
-    result = []
-    for example, values in zip(examples, scores, strict=True):
-        decision = example.row.decision
-        none = {option.id for option in decision.options if option.means_none}
-        means_none = np.array([id_ in none for id_ in example.tokens.ids])
-        result.append(Scored(decision.phase, values, means_none, example.right))
-    return result
-
-
-def _example(model: Model, prompt: BranchesPrompt, row: LabelledRow) -> Example:
-    tokens = encode(model, prompt, row.decision)
-    assert row.outcome is not None  # rows from texts all have one
-    return Example(row, tokens, tokens.ids.index(row.outcome))
-
-
-def _of(examples: Sequence[Example], side: Sequence[LabelledRow]) -> list[Example]:
-    ids = {row.decision.id for row in side}
-    return [example for example in examples if example.row.decision.id in ids]
-
-
-def _loss(scores: Tensor, right: int) -> Tensor:
-    """Cross-entropy over the options, and a part of each option's own yes or no."""
-    target = torch.full_like(scores, SMOOTHING / len(scores))
-    target[right] += 1 - SMOOTHING
-    of_all = -(target * functional.log_softmax(scores, 0)).sum()
-    return of_all + OPTION_LOSS * functional.binary_cross_entropy_with_logits(scores, target)
-
-
-def _key(model: Model, parent: Revision, examples: Sequence[Example], plan: Plan) -> str:
+def _key(model: Model, parent: Revision, found: Examples, plan: Plan) -> str:
     """Hash of all that a run's numbers depend on; names its working files."""
-    settings = asdict(replace(plan, minutes=None, checkpoint_every=0.0))
-    labels = [(asdict(e.tokens), e.right, e.row.weight) for e in examples]
-    whole = json.dumps([model.sha256, parent.id, settings, labels])
+    free = replace(plan, minutes=None, checkpoint_every=0.0, precision=plan.resolved())
+    labels = [
+        (asdict(e.row), asdict(e.target), e.label.weight) for e in (*found.taught, *found.held)
+    ]
+    whole = json.dumps([model.sha256, parent.id, asdict(free), len(found.taught), labels])
     return hashlib.sha256(whole.encode()).hexdigest()[:12]
 
 
-def _activations(tower: Tower, examples: Sequence[Example], path: Path, say: Say) -> Activations:
-    kept = Activations([example.tokens for example in examples], tower.width)
+def _activations(
+    tower: Tower, found: Examples, path: Path, processes: Processes, say: Say
+) -> Activations | None:
+    """The lower layers' output for all rows; None where every layer is tuned."""
+    if not tower.split:
+        return None
+    every = [example.row for example in (*found.taught, *found.held)]
+    kept = Activations(every, tower)
     if kept.open(path):
         say(f"using the activations in {path}")
         return kept
-    began = spoke = time.monotonic()
-
-    def done(count: int) -> None:
-        nonlocal spoke
-        now = time.monotonic()
-        if now - spoke >= 15 or count == len(examples):
-            left = (now - began) / count * (len(examples) - count)
-            say(f"lower layers: {count}/{len(examples)} rows, {left / 60:.1f} min left")
-            spoke = now
-
-    kept.make(tower, path, done)
+    with Progress("lower layers", "rows", len(every), say, bar=processes.first) as progress:
+        kept.make(path, processes, progress.reach)
     return kept
 
 
 def _engine_scores(
-    model: Model, revision: Revision, examples: Sequence[Example], threads: int
-) -> list[np.ndarray]:
+    model: Model, revision: Revision, chosen: Sequence[Example], threads: int
+) -> tuple[list[np.ndarray], float]:
+    """Scores by option of each example, and their mean allowed_token_mass."""
     with Engine(model, revision, threads) as engine:
-        answers = [engine.decide([example.row.decision])[0] for example in examples]
-    return [
-        np.array([answer.logits[id_] for id_ in example.tokens.ids])
-        for answer, example in zip(answers, examples, strict=True)
+        answers = [engine.decide([example.label.decision])[0] for example in chosen]
+    scores = [
+        np.array([answer.logits[id_] for id_ in example.ids])
+        for answer, example in zip(answers, chosen, strict=True)
     ]
+    return scores, float(np.mean([answer.allowed_token_mass for answer in answers]))
 
 
 @torch.no_grad()
-def _apart(tower: Tower, examples: Sequence[Example], engine: Sequence[np.ndarray]) -> float:
+def _apart(tower: Tower, chosen: Sequence[Example], engine: Sequence[np.ndarray]) -> float:
     """The largest difference between the whole network in torch and the engine, in logits."""
     apart = 0.0
-    for example, expected in zip(examples, engine, strict=True):
-        (scores,) = tower.upper(tower.lower([example.tokens]), [example.tokens])
-        apart = max(apart, float(np.abs(scores.numpy() - expected).max()))
+    for example, expected in zip(chosen, engine, strict=True):
+        (scores,) = tower.scores([example.row])
+        found = option_scores(scores, example.row.options).cpu().numpy()
+        apart = max(apart, float(np.abs(found - expected).max()))
     return apart
 
 
-def _finish(model: Model, parent: Revision, run: _Run, data_sha256: str, out: Path) -> Path:
+def _finish(
+    model: Model, start: Revision, loop: Loop, plan: Plan, data_sha256: str, out: Path
+) -> Path:
     """Write the revision: adapter, then what the engine makes of it on the held-out rows."""
     folder = out / "work" / "revision"
     folder.mkdir(exist_ok=True)
     adapter = folder / "decide.gguf"
-    lora.write(adapter, run.tower.adapter(), run.tower.heads)
-    old = parent.contents
+    tower = loop.tower
+    lora.write(adapter, tower.adapter(), tower.heads, tower.kind.name)
+    old = start.contents
     draft = msgspec.structs.replace(
         old,
-        parent=parent.id,
+        parent=start.id,
         adapters=Adapters(sha256_file(adapter)),
         proven=(),
         thresholds={"contains_request": 0.5, "interrupt": 0.5} | old.thresholds,
         data_sha256=data_sha256,
     )
-    run.say(f"measuring {len(run.held)} rows with the engine")
-    engine = _engine_scores(model, Revision("draft", draft, folder), run.held, run.plan.threads)
-    apart = _apart(run.tower, run.held[:50], engine[:50])
-    run.say(f"torch and engine agree within {apart:.3f} on {len(run.held[:50])} rows")
-    found = scored(run.held, engine)
-    fits = fit(found)
+    loop.say(f"measuring {len(loop.held)} rows with the engine")
+    engine, mass = _engine_scores(model, Revision("draft", draft, folder), loop.held, plan.threads)
+    apart = _apart(loop.tower, loop.held[:50], engine[:50])
+    loop.say(f"torch and engine agree within {apart:.3f} on {len(loop.held[:50])} rows")
+    found = scored(loop.held, engine)
+    measured = {row.phase for row in found}
+    fits = fit(found, {p: bias for p, bias in old.none_bias.items() if p not in measured})
     biases = old.none_bias | {phase: f.none_bias for phase, f in fits.items()}
     contents = msgspec.structs.replace(
         draft,
@@ -386,6 +307,7 @@ def _finish(model: Model, parent: Revision, run: _Run, data_sha256: str, out: Pa
             **metrics(found, fits),
             # Temperatures were fitted, and the weights chosen, on the very rows measured here.
             "measured_on": "validation rows, by the engine",
+            "allowed_token_mass": round(mass, 4),
             "torch_apart": round(apart, 4),
         },
     )

@@ -1,0 +1,348 @@
+"""Training itself: steps over packs of rows, validations, checkpoints."""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from semif.activations import Activations
+from semif.errors import FileError
+from semif.examples import Example, Examples
+from semif.fit import Scored, fit, mean_nll, metrics
+from semif.jsonl import write_whole
+from semif.loss import Weights, option_scores, row_loss
+from semif.packing import packs
+from semif.processes import Processes
+from semif.tower import Read, Tower
+
+Say = Callable[[str], None]
+_VALIDATIONS = 2  # an epoch
+# Tokens evaluated together. More of them no longer save anything on two cores (measured: 200 tokens
+# a second at 256, 270 at 512, 290 at 1024); a GPU wants more.
+_PACK_TOKENS = {"cpu": 1024, "cuda": 8192}
+_EVERY = 15.0  # seconds from line to line where no bar can be drawn
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the steps of a run depend on (see `Plan`)."""
+
+    epochs: int
+    batch: int
+    shared: int
+    rate: float
+    seed: int
+    patience: int
+    checkpoint_every: float
+    weights: Weights
+
+
+@dataclass
+class _State:
+    """Where a run stands; with the optimiser, all that a checkpoint holds.
+
+    `stale`: validations since the best one.
+    """
+
+    step: int = 0
+    score: float = math.inf
+    stale: int = 0
+    best: dict[str, Tensor] = field(default_factory=dict)
+
+
+class Progress:
+    """How far a part of the work is: a bar at a terminal, else a line now and then.
+
+    `bar` is False in all processes but the first.
+    """
+
+    def __init__(
+        self, what: str, unit: str, total: int, say: Say, done: int = 0, bar: bool = True
+    ) -> None:
+        from tqdm import tqdm  # type: ignore[import-untyped]
+
+        self._what, self._unit, self._total, self._say = what, unit, total, say
+        self._done = self._first = done
+        self._began = self._spoke = time.monotonic()
+        hidden = not (bar and sys.stderr.isatty())
+        self._bar = tqdm(total=total, initial=done, desc=what, unit=unit, disable=hidden)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.close()
+
+    def reach(self, done: int, note: str = "") -> None:
+        """So many are done now."""
+        if not self._bar.disable:
+            self._bar.set_postfix_str(note, refresh=False)
+            self._bar.update(done - self._done)
+        self._done = done
+        now = time.monotonic()
+        if self._bar.disable and (now - self._spoke >= _EVERY or done == self._total):
+            each = (now - self._began) / max(1, done - self._first)
+            left = each * (self._total - done) / 60
+            note = f", {note}" if note else ""
+            self._say(f"{self._what}: {done}/{self._total} {self._unit}{note}, {left:.1f} min left")
+            self._spoke = now
+
+
+def beside_bars(say: Say) -> Say:
+    """The same, clear of any bar that is drawn."""
+    from tqdm import tqdm
+
+    def clear(line: str) -> None:
+        with tqdm.external_write_mode(file=sys.stderr):
+            say(line)
+
+    return clear
+
+
+class Loop:
+    """A run over its rows; `go` leaves the best weights in the tower."""
+
+    def __init__(
+        self,
+        tower: Tower,
+        kept: Activations | None,
+        examples: Examples,
+        settings: Settings,
+        processes: Processes,
+        checkpoint: Path,
+        say: Say,
+    ) -> None:
+        self.tower = tower
+        self.held = examples.held
+        self.say = say
+        self._settings = settings
+        self._processes = processes
+        self._kept = kept
+        self._examples = [*examples.taught, *examples.held]
+        self._rows = [example.row for example in self._examples]
+        self._checkpoint = checkpoint
+        taught = len(examples.taught)
+        # Weights say how rows count against each other; the rate says how large a step is.
+        self._mean_weight = float(np.mean([e.label.weight for e in examples.taught]))
+        self._steps = [
+            step for epoch in range(settings.epochs) for step in self._epoch(taught, epoch)
+        ]
+        self._state = _State()
+        self._optimizer = torch.optim.AdamW(
+            tower.weights().values(), lr=settings.rate, weight_decay=0.0
+        )
+
+    def _epoch(self, rows: int, epoch: int) -> Iterator[list[int]]:
+        """Steps of about `batch` rows: groups that share a head, in an order of its own."""
+        generator = np.random.default_rng([self._settings.seed, epoch])
+        groups: list[list[int]] = []
+        open_: dict[tuple[int, ...], list[int]] = {}
+        for index in map(int, generator.permutation(rows)):
+            head = self._rows[index].head
+            group = open_.get(head, [])
+            if not group or len(group) == self._settings.shared:
+                group = open_[head] = []
+                groups.append(group)
+            group.append(index)
+        step: list[int] = []
+        for number in generator.permutation(len(groups)):
+            if step and len(step) + len(groups[number]) > self._settings.batch:
+                yield step
+                step = []
+            step += groups[number]
+        if step:
+            yield step
+
+    def go(self, deadline: float | None) -> None:
+        """Train to the end, to the deadline, or until patience is out.
+
+        With a deadline the rate falls with the time that is left, where that is less than the
+        steps left: a run that is cut short ends like one that was planned short.
+        """
+        state, total = self._state, len(self._steps)
+        often = _VALIDATIONS * self._settings.epochs
+        checks = {round(total * i / often) for i in range(often)}
+        saved = time.monotonic()
+        began = time.monotonic()
+        loss = None
+        first = self._processes.first
+        with Progress("training", "steps", total, self.say, state.step, first) as progress:
+            while state.step < total and (spent := self._spent(began, deadline)) < 1:
+                if state.step in checks:
+                    self._validate()
+                    if state.stale >= self._settings.patience:
+                        self.say(f"no better for {state.stale} validations: training ends")
+                        break
+                self._optimizer.param_groups[0]["lr"] = self._settings.rate * self._rate(spent)
+                value = self._step(self._steps[state.step])
+                loss = value if loss is None else 0.95 * loss + 0.05 * value
+                state.step += 1
+                progress.reach(state.step, f"loss {loss:.3f}")
+                if time.monotonic() - saved >= self._settings.checkpoint_every:
+                    self._save()
+                    saved = time.monotonic()
+        self._save()  # so that a run that ended early, or failed afterwards, can go on
+        self._validate()
+        self.tower.set_weights(state.best)
+
+    def _spent(self, began: float, deadline: float | None) -> float:
+        """Share of the time until the deadline that has passed, by the first process's clock."""
+        if deadline is None:
+            return 0.0
+        passed = 1.0
+        if deadline > began:
+            passed = (time.monotonic() - began) / (deadline - began)
+        return float(self._processes.gather(passed)[0])
+
+    def _rate(self, spent: float) -> float:
+        """Cosine from the peak to zero after a warm-up over 5 % of the steps; a factor 0..1."""
+        step, total = self._state.step, len(self._steps)
+        warm = max(1, round(0.05 * total))
+        if step < warm:
+            return (step + 1) / warm
+        done = max((step - warm) / max(1, total - warm), spent)
+        return 0.5 * (1 + math.cos(math.pi * done))
+
+    def _step(self, step: Sequence[int]) -> float:
+        """One update; the mean loss of its rows before it."""
+        self._optimizer.zero_grad(set_to_none=False)
+        total = torch.zeros((), device=self.tower.device)
+        for pack in self._share(step):
+            losses = [
+                self._loss(self._examples[i], read)
+                for i, read in zip(pack, self._forward(pack, learn=True), strict=True)
+            ]
+            loss = torch.stack(losses).sum() / len(step)
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += loss.detach()
+        self._sum_gradients(total)
+        torch.nn.utils.clip_grad_norm_(self.tower.weights().values(), 1.0)
+        self._optimizer.step()
+        return total.item()
+
+    def _loss(self, example: Example, read: Read) -> Tensor:
+        weights = self._settings.weights
+        loss = row_loss(read.scores, example.row.options, example.target, weights)
+        if read.log_mass is not None:
+            loss = loss - weights.mass * read.log_mass.mean()
+        return loss * (example.label.weight / self._mean_weight)
+
+    def _share(self, indexes: Sequence[int]) -> Iterator[list[int]]:
+        """Packs of these rows for this process, at least one for each process if there can be."""
+        packing, rows, count = self.tower.packing, self._rows, self._processes.count
+        size = _PACK_TOKENS[self.tower.device.type]
+        if count > 1:
+            tokens = sum(length for i in indexes for _, length in packing.pieces(i, rows[i]))
+            size = min(size, -(-tokens // count))
+        every = packs(packing, rows, indexes, size)
+        return (pack for i, pack in enumerate(every) if self._processes.takes(i))
+
+    def _sum_gradients(self, total: Tensor) -> None:
+        """Add up the gradients, and the loss, of all processes."""
+        if self._processes.count == 1:
+            return
+        parts = [weights.grad for weights in self.tower.weights().values()]
+        whole = torch.cat([*(p.flatten() for p in parts if p is not None), total[None]])
+        self._processes.add(whole)
+        start = 0
+        for part in parts:
+            assert part is not None  # zeroed, not dropped, so that every process has all
+            part.copy_(whole[start : start + part.numel()].view_as(part))
+            start += part.numel()
+        total.copy_(whole[-1])
+
+    def _forward(self, pack: Sequence[int], learn: bool = False) -> list[Read]:
+        where = self.tower.layout([self._rows[i] for i in pack], pack)
+        hidden = self._kept.of(where) if self._kept else self.tower.lower(where)
+        return self.tower.upper(hidden, where, learn and self._settings.weights.mass > 0)
+
+    @torch.no_grad()
+    def scores(self) -> list[np.ndarray]:
+        """Scores by option of the held-out rows under the weights as they are."""
+        start = len(self._examples) - len(self.held)
+        mine: dict[int, np.ndarray] = {}
+        for pack in self._share(range(start, len(self._examples))):
+            for i, read in zip(pack, self._forward(pack), strict=True):
+                by_option = option_scores(read.scores, self._rows[i].options)
+                mine[i] = by_option.double().cpu().numpy()
+        found = {i: values for part in self._processes.gather(mine) for i, values in part.items()}
+        return [found[i] for i in range(start, len(self._examples))]
+
+    def _validate(self) -> None:
+        """Measure on the held-out rows, calibrated as the revision will be, and keep the best."""
+        found = scored(self.held, self.scores())
+        score, measured = mean_nll(found), metrics(found, fit(found))
+        better = score < self._state.score
+        self._state.stale = 0 if better else self._state.stale + 1
+        if better:
+            self._state.score, self._state.best = score, self.tower.copy_weights()
+        phases = ", ".join(
+            f"{phase} {values['accuracy']:.2f}/{values['nll']:.2f}"
+            for phase, values in measured["phases"].items()
+        )
+        self.say(
+            f"validation at step {self._state.step}: accuracy {measured['accuracy']:.3f}, "
+            f"mean nll {score:.3f}{' (best)' if better else ''}; {phases}"
+        )
+
+    def _save(self) -> None:
+        buffer = io.BytesIO()
+        whole = {
+            "step": self._state.step,
+            "score": self._state.score,
+            "stale": self._state.stale,
+            "best": self._state.best,
+            "weights": self.tower.copy_weights(),
+            "optimizer": self._optimizer.state_dict(),
+        }
+        if not self._processes.first:
+            return
+        torch.save(whole, buffer)
+        write_whole(self._checkpoint, buffer.getvalue())
+
+    def resume(self) -> None:
+        """Go back to the last checkpoint of the same run; FileError without one."""
+        try:
+            whole: dict[str, Any] = torch.load(
+                self._checkpoint, map_location="cpu", weights_only=True
+            )
+        except FileNotFoundError as error:
+            raise FileError(
+                self._checkpoint,
+                "no checkpoint of a run with this data, parent and settings; start without resume",
+            ) from error
+        except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            raise FileError(self._checkpoint, f"is damaged: {error}; delete it") from error
+        self._state = _State(whole["step"], whole["score"], whole["stale"], whole["best"])
+        self.tower.set_weights(whole["weights"])
+        self._optimizer.load_state_dict(whole["optimizer"])
+        self.say(f"resumed at step {self._state.step}/{len(self._steps)}")
+
+
+def scored(examples: Sequence[Example], scores: Sequence[np.ndarray]) -> list[Scored]:
+    """Examples with their scores by option."""
+    result = []
+    for example, values in zip(examples, scores, strict=True):
+        decision = example.label.decision
+        none = {option.id for option in decision.options if option.means_none}
+        means_none = np.array([id_ in none for id_ in example.ids])
+        assert example.target.right is not None  # only such rows are held out
+        result.append(Scored(decision.phase, values, means_none, example.target.right))
+    return result
