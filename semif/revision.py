@@ -138,7 +138,7 @@ def load(folder: Path) -> Revision:
 
 def shipped() -> Path:
     """The folder of the revision that comes with the package."""
-    return Path(str(files("semif"))) / "revisions" / "first"
+    return Path(str(files("semif"))) / "revisions" / "second"
 
 
 def untuned(source: Source, readout: Readout) -> Revision:

@@ -149,14 +149,14 @@ def test_revisions(
 ) -> None:
     starter = load(shipped()).id
     assert main(["revisions", "list"]) == 0
-    assert capfd.readouterr().out == f"* {starter}  branches  branches-v1  shipped\n"
+    assert capfd.readouterr().out == f"* {starter}  branches  branches-v2  shipped\n"
     folder = tmp_path / ".sia" / "revisions"
     id_ = write_revision(folder, {**revision_json, "parent": starter})
     (folder / "current").write_text(f"{id_}\n")
     (folder / "pending").write_text(f"{id_}\n")
     assert main(["revisions", "list", "--home", str(tmp_path)]) == 0
     assert capfd.readouterr().out.splitlines() == [
-        f"  {starter}  branches  branches-v1  shipped",
+        f"  {starter}  branches  branches-v2  shipped",
         f"* {id_}  branches  branches-v1  from {starter}, pending",
     ]
     for arguments, expected in (

@@ -21,9 +21,9 @@ def test_the_shipped_revision() -> None:
     )
     assert revision.decide_path == shipped() / "decide.gguf" and revision.write_path is None
     assert revision.proven == frozenset() and revision.contents.readout == "branches"
-    assert revision.threshold("interrupt") == 0.7 and revision.threshold("new") == 0.5
+    assert revision.threshold("interrupt") == 0.25 and revision.threshold("new") == 0.5
     assert revision.temperature("new") == 1.0 and revision.none_bias("new") == 0.0
-    assert revision.contents.parent == load(shipped().with_name("starter")).id
+    assert revision.contents.parent == load(shipped().with_name("first")).id
     assert len(revision.id) == 12
 
 
