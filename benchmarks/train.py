@@ -74,20 +74,28 @@ def steps(
     from semif.processes import Processes
     from semif.tower import Tower, Tuning
     from semif.trainloop import Loop
+    from semif.workers import Workers
 
     found = examples(model, parent, *split(rows))
     tuning = Tuning(plan.layers, plan.rank, plan.seed, plan.resolved())
     tower = Tower(model, parent.decide_path, found.slots, tuning)
-    processes = Processes()
+    processes, workers = Processes(), Workers(plan.threads, 10**6)
     seconds: dict[str, list[float]] = {"kept": [], "anew": []}
     cpu: dict[str, list[float]] = {"kept": [], "anew": []}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "activations"
         kept = Activations([e.row for e in (*found.taught, *found.held)], tower)
-        kept.make(path, processes, lambda count: None)
+        kept.make(path, workers, processes, lambda count: None)
         loops = {
             name: Loop(
-                tower, held, found, plan.settings(parent), processes, path, lambda line: None
+                tower,
+                held,
+                found,
+                plan.settings(parent),
+                workers,
+                processes,
+                path,
+                lambda line: None,
             )
             for name, held in (("kept", kept), ("anew", None))
         }

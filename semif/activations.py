@@ -15,6 +15,7 @@ from semif.jsonl import sync_folder
 from semif.packing import Layout, Row, packs
 from semif.processes import Processes
 from semif.tower import Tower
+from semif.workers import Workers
 
 # A few dimensions of the residual stream are far larger than all others (Sun et al., Massive
 # activations in large language models, 2024): divided by this they fit F16 in larger models too.
@@ -45,7 +46,9 @@ class Activations:
         self._data = np.memmap(path, np.float16, "r", shape=self._shape)
         return True
 
-    def make(self, path: Path, processes: Processes, done: Callable[[int], None]) -> None:
+    def make(
+        self, path: Path, workers: Workers, processes: Processes, done: Callable[[int], None]
+    ) -> None:
         """Evaluate all rows, whole or not at all on disk; `done` hears how many rows are.
 
         Several processes share the work, and must see one file system.
@@ -55,13 +58,13 @@ class Activations:
             np.memmap(temp, np.float16, "w+", shape=self._shape).flush()
         processes.wait()
         data = np.memmap(temp, np.float16, "r+", shape=self._shape)
-        count = 0
+        count = 0.0
         every = packs(self._tower.packing, self._rows, range(len(self._rows)), _PACK_TOKENS)
-        for number, pack in enumerate(every):
-            count += len(pack)
-            if processes.takes(number):
-                self._put(data, pack)
-                done(count)
+        mine = [pack for number, pack in enumerate(every) if processes.takes(number)]
+        for pack, (where, hidden) in zip(mine, workers.map(self._lower, mine), strict=True):
+            self._put(data, where, hidden)
+            count += len(pack) * len(self._rows) / sum(map(len, mine))
+            done(round(count))
         data.flush()
         processes.wait()
         if processes.first:
@@ -70,9 +73,11 @@ class Activations:
         processes.wait()
         self.open(path)
 
-    def _put(self, data: np.ndarray, pack: Sequence[int]) -> None:
+    def _lower(self, pack: Sequence[int]) -> tuple[Layout, np.ndarray]:
         where = self._tower.layout([self._rows[i] for i in pack], pack)
-        hidden = self._tower.lower(where).float().cpu().numpy() / _SCALE
+        return where, self._tower.lower(where).float().cpu().numpy() / _SCALE
+
+    def _put(self, data: np.ndarray, where: Layout, hidden: np.ndarray) -> None:
         if not np.abs(hidden).max() <= np.finfo(np.float16).max:
             raise ModelError(
                 "this model's activations do not fit F16, so they cannot be kept; "

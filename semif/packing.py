@@ -23,6 +23,8 @@ from semif.encoding import Tokens
 
 # How much larger than what is needed padding may make the attention of some spans.
 _PADDING = 1.5
+# How much more than its share a worker may get before a head is evaluated twice.
+_UNEVEN = 1.25
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,28 @@ def packs(
         held |= {key for key, _ in pieces}
         tokens += more
     return done
+
+
+def spread(
+    packing: Packing, rows: Sequence[Row], indexes: Sequence[int], parts: int, size: int
+) -> list[list[list[int]]]:
+    """The packs of so many workers for one step: rows of one head together, unless they are well
+    over a worker's share, and tokens about alike."""
+    if parts == 1:
+        return [packs(packing, rows, indexes, size)]
+
+    def tokens(pack: Sequence[int]) -> int:
+        return sum(dict(piece for i in pack for piece in packing.pieces(i, rows[i])).values())
+
+    share = round(_UNEVEN * tokens(indexes) / parts)
+    by_head: dict[Tokens, list[int]] = {}
+    for index in indexes:
+        by_head.setdefault(rows[index].head, []).append(index)
+    groups = [pack for same in by_head.values() for pack in packs(packing, rows, same, share)]
+    held: list[list[int]] = [[] for _ in range(parts)]
+    for group in sorted(groups, key=tokens, reverse=True):
+        min(held, key=tokens).extend(group)
+    return [packs(packing, rows, part, size) for part in held]
 
 
 class Sequences:

@@ -190,6 +190,22 @@ def test_in_bfloat16_the_scores_are_near(model: Model) -> None:
     assert 1e-5 < apart < 0.1
 
 
+def test_a_model_is_tuned_from_end_to_end(model: Model, tmp_path: Path) -> None:
+    from semif.revision import load
+    from semif.train import Plan, tune
+
+    letters = tuple(Option(id_, f"What {id_} means.") for id_ in "abc")
+    labels = [
+        LabelledRow(Decision(f"d{i}", "p", f"text {i}", "Which?", letters), "b", (), "given", 1.0)
+        for i in range(30)
+    ]
+    plan = Plan(epochs=6, layers=1, rate=1e-2, rank=4, precision="float32")
+    made = load(tune(model, base(model), labels, "0" * 64, tmp_path, plan, False, print))
+    assert list(tmp_path.glob("work/*.activations"))
+    assert made.contents.metrics["torch_apart"] < 0.03
+    assert made.contents.metrics["accuracy"] == 1.0 and made.contents.metrics["nll"] < 0.9
+
+
 def test_what_does_not_fit_is_refused(model: Model, tmp_path: Path) -> None:
     path = tmp_path / "decide.gguf"
     wrong = Pair(np.ones((1, 5), np.float32), np.ones((7, 1), np.float32))

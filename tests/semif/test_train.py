@@ -157,6 +157,30 @@ def test_packs_hold_rows_of_one_head_together_and_a_bounded_number_of_tokens(
     assert packs(Sequences(), rows, [0, 1, 3], 2 * alone[1]) == [[0, 1], [3]]
 
 
+def test_workers_get_rows_of_one_head_together_and_tokens_alike() -> None:
+    from semif.packing import Row, Tree, spread
+
+    rows = [Row((head,) * 20, (4,) * 30, ((5,),), (0,), (0,)) for head in (1, 1, 1, 1, 2, 2, 3)]
+    assert spread(Tree(), rows, range(7), 1, 10**6) == [[list(range(7))]]
+    two = spread(Tree(), rows, range(7), 2, 10**6)
+    assert two == [[[0, 1, 2, 3]], [[4, 5, 6]]]
+    assert spread(Tree(), rows, range(7), 2, 90) == [[[0, 1], [2, 3]], [[4, 5], [6]]]
+    # One head for all: it is split.
+    assert spread(Tree(), rows, range(4), 2, 10**6) == [[[0, 1]], [[2, 3]]]
+    assert spread(Tree(), rows, [6], 2, 10**6) == [[[6]], []]
+
+
+def test_workers_use_all_threads() -> None:
+    from semif.workers import Workers
+
+    for threads, tokens, expected in ((2, 10**6, 2), (2, 100, 1), (6, 400, 3), (1, 10**6, 1)):
+        with Workers(threads, tokens) as workers:
+            assert workers.count == expected
+            assert list(workers.map(lambda x: 2 * x, range(5))) == [0, 2, 4, 6, 8]
+    with Workers(2, 10**6) as workers, pytest.raises(ZeroDivisionError):
+        list(workers.map(lambda x: 1 / x, [1, 0]))
+
+
 def test_attention_is_padded_little() -> None:
     from semif.packing import Row, Tree
 
@@ -173,12 +197,13 @@ def test_kept_activations_give_the_same_scores(
 ) -> None:
     from semif.activations import Activations
     from semif.processes import Processes
+    from semif.workers import Workers
 
     net = tower(tiny, tuned, 1)
     rows = [example.row for example in examples_of(tiny, tuned, decisions())]
     counts: list[int] = []
     kept = Activations(rows, net)
-    kept.make(tmp_path / "a", Processes(), counts.append)
+    kept.make(tmp_path / "a", Workers(1, 1), Processes(), counts.append)
     assert counts[-1] == 4
     again = Activations(rows, net)
     assert again.open(tmp_path / "a") and not Activations(rows[1:], net).open(tmp_path / "a")
@@ -334,6 +359,36 @@ def test_a_run_resumed_after_a_crash_ends_with_the_same_weights(
         tune(tiny, tuned, tmp_path / "torn", replace(plan, seed=1), resume=True)
 
 
+def note_losses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The loss of each step from now on."""
+    from semif.trainloop import Loop
+
+    losses: list[float] = []
+    step = Loop._step
+
+    def noted(*args: Any) -> float:
+        losses.append(step(*args))
+        return losses[-1]
+
+    monkeypatch.setattr(Loop, "_step", noted)
+    return losses
+
+
+def test_workers_train_as_one(
+    tiny: Model, tuned: Revision, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = note_losses(monkeypatch)
+    made = []
+    for name, threads in (("one", 1), ("two", 2), ("again", 2)):
+        changed = replace(plan, threads=threads, batch=12)
+        made.append(tune(tiny, tuned, tmp_path / name, changed))
+    count = len(losses) // 3
+    assert count >= 4
+    assert losses[count : 2 * count] == pytest.approx(losses[:count], abs=2e-3)
+    assert losses[2 * count :] == losses[count : 2 * count]  # to the last bit
+    assert (made[1] / "decide.gguf").read_bytes() == (made[2] / "decide.gguf").read_bytes()
+
+
 def test_an_early_end_keeps_the_best_so_far(
     tiny: Model, tuned: Revision, plan: Plan, tmp_path: Path
 ) -> None:
@@ -389,17 +444,8 @@ def test_letters_are_tuned_by_the_same_loss(
 def test_two_processes_train_as_one(
     tiny: Model, tuned: Revision, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from semif.trainloop import Loop
-
     assert tuned.folder is not None
-    losses: list[float] = []
-    step = Loop._step
-
-    def noted(*args: Any) -> float:
-        losses.append(step(*args))
-        return losses[-1]
-
-    monkeypatch.setattr(Loop, "_step", noted)
+    losses = note_losses(monkeypatch)
     tune(tiny, tuned, tmp_path / "one", replace(plan, batch=6))
     script, rows = tmp_path / "two.py", tmp_path / "rows"
     script.write_text(_SCRIPT)
