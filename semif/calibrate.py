@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import msgspec
@@ -22,13 +18,12 @@ import numpy as np
 
 from semif import measures
 from semif.costs import Cost, Costs
-from semif.errors import DecisionError, FileError
+from semif.errors import DecisionError
 from semif.evaluate import Judged
 from semif.export import LabelledRow
 from semif.fit import Fit, Scored, by_phase, family, fit, judged, metrics
-from semif.jsonl import sync_folder, write_whole
 from semif.measures import Bin
-from semif.revision import Contents, Revision, load
+from semif.revision import Contents, Revision
 from semif.rows import normal_text
 from semif.types import Decision
 from semif.writing.pin import METRICS as WRITING
@@ -149,34 +144,6 @@ def revised(parent: Revision, found: Calibration, data_sha256: str) -> Contents:
             **{name: old.metrics[name] for name in (WRITING,) if name in old.metrics},
         },
     )
-
-
-def write(parent: Revision, contents: Contents, out: Path) -> Revision:
-    """The new revision in a folder of its own in `out`, named by its id, with the same adapters.
-
-    Raises FileError; what is left then is no revision.
-    """
-    data = json.dumps(msgspec.to_builtins(contents), indent=1).encode() + b"\n"
-    target = out / hashlib.sha256(data).hexdigest()[:12]
-    if target.exists():
-        return load(target)
-    draft = None
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        draft = Path(mkdtemp(prefix=".calibrate-", dir=out))
-        for adapter in (parent.decide_path, parent.write_path):
-            if adapter is not None:
-                _copy(adapter, draft / adapter.name)
-        write_whole(draft / "revision.json", data)
-        draft.chmod(0o755)
-        draft.rename(target)
-        sync_folder(out)
-    except OSError as error:
-        raise FileError(target, f"cannot be written: {error.strerror}") from error
-    finally:
-        if draft is not None:
-            shutil.rmtree(draft, ignore_errors=True)
-    return load(target)
 
 
 def rows_sha256(rows: Sequence[Judged]) -> str:
@@ -373,12 +340,3 @@ def _lower(one: np.ndarray, other: np.ndarray) -> bool:
     apart = other - one
     drawn = np.random.default_rng(0).integers(0, len(apart), (_RESAMPLES, len(apart)))
     return float(np.quantile(apart[drawn].mean(axis=1), 0.025)) > 0
-
-
-def _copy(source: Path, target: Path) -> None:
-    shutil.copyfile(source, target)
-    fd = os.open(target, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

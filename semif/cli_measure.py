@@ -241,10 +241,11 @@ _NO_ROW = "there is no row to calibrate on"
 
 
 def _calibrate(args: argparse.Namespace) -> int:
-    from semif.calibrate import calibrate, check_costs, revised, rows_sha256, write
+    from semif.calibrate import calibrate, check_costs, revised, rows_sha256
     from semif.costs import with_costs
     from semif.engine import Engine, load
     from semif.evaluate import evaluate
+    from semif.revision import DECIDE, WRITE, write
 
     if args.plot is not None and find_spec("matplotlib") is None:
         say("matplotlib is missing; pip install 'sia-agent[dream]'")
@@ -267,7 +268,8 @@ def _calibrate(args: argparse.Namespace) -> int:
         say(_NO_ROW)
         return EXIT_FAILED
     found = calibrate(answered, parent.contents, costs, args.folds)
-    new = write(parent, revised(parent, found, rows_sha256(answered)), args.out)
+    adapters = {DECIDE: parent.decide_path, WRITE: parent.write_path}
+    new = write(revised(parent, found, rows_sha256(answered)), adapters, args.out)
     if args.plot is not None:
         _plot(args.plot, found, f"revision {new.id}, calibrated from {parent.id}")
     if args.json:

@@ -7,20 +7,26 @@ file's sha256, so that nothing in it can change unseen.
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import re
+import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, Literal
 
 import msgspec
 
-from semif.errors import ModelError
-from semif.jsonl import write_whole
+from semif.errors import FileError, ModelError
+from semif.jsonl import sync_folder, write_whole
 from semif.llama import sha256_file
 from semif.models import Source
 
 Readout = Literal["branches", "letters"]
+DECIDE, WRITE = "decide.gguf", "write.gguf"  # the adapters in a revision's folder
 _ID = re.compile("[0-9a-f]{12}")
 _PROMPTS: dict[str, str] = {"branches": "branches-v1", "letters": "direct-options-v1"}
 
@@ -70,16 +76,12 @@ class Revision:
     @property
     def decide_path(self) -> Path | None:
         """The adapter for decisions."""
-        return (
-            self.folder / "decide.gguf" if self.folder and self.contents.adapters.deciding else None
-        )
+        return self.folder / DECIDE if self.folder and self.contents.adapters.deciding else None
 
     @property
     def write_path(self) -> Path | None:
         """The adapter for writing."""
-        return (
-            self.folder / "write.gguf" if self.folder and self.contents.adapters.writing else None
-        )
+        return self.folder / WRITE if self.folder and self.contents.adapters.writing else None
 
     @property
     def proven(self) -> frozenset[str]:
@@ -122,7 +124,7 @@ def load(folder: Path) -> Revision:
         raise ModelError(f"{path} is damaged: {error}") from error
     if any(not t > 0 for t in contents.temperatures.values()):
         raise ModelError(f"{path} is damaged: a temperature must be above 0")
-    revision = Revision(hashlib.sha256(data).hexdigest()[:12], contents, folder)
+    revision = Revision(identify(data), contents, folder)
     for adapter, expected in (
         (revision.decide_path, contents.adapters.deciding),
         (revision.write_path, contents.adapters.writing),
@@ -134,6 +136,46 @@ def load(folder: Path) -> Revision:
         if sha256_file(adapter) != expected:
             raise ModelError(f"{adapter} is not the adapter that {path} names; it was changed")
     return revision
+
+
+def identify(data: bytes) -> str:
+    """The id of a revision whose revision.json holds these bytes."""
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
+def write(contents: Contents, adapters: Mapping[str, Path | None], out: Path) -> Revision:
+    """A new revision in a folder of its own in `out`, named by its id.
+
+    `adapters`: the files to copy, by the names they get; None: there is none. Raises FileError;
+    what is left then is no revision.
+    """
+    data = json.dumps(msgspec.to_builtins(contents), indent=1).encode() + b"\n"
+    target = out / identify(data)
+    if target.exists():
+        return load(target)
+    draft = None
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        draft = Path(mkdtemp(prefix=".revision-", dir=out))
+        for name, adapter in adapters.items():
+            if adapter is not None:
+                _copy(adapter, draft / name)
+        write_whole(draft / "revision.json", data)
+        draft.chmod(0o755)
+        draft.rename(target)
+        sync_folder(out)
+    except OSError as error:
+        raise FileError(target, f"cannot be written: {error.strerror}") from error
+    finally:
+        if draft is not None:
+            shutil.rmtree(draft, ignore_errors=True)
+    return load(target)
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copyfile(source, target)
+    with target.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def shipped() -> Path:
@@ -156,7 +198,7 @@ def untuned(source: Source, readout: Readout) -> Revision:
         data_sha256=None,
         metrics={},
     )
-    return Revision(hashlib.sha256(msgspec.json.encode(contents)).hexdigest()[:12], contents)
+    return Revision(identify(msgspec.json.encode(contents)), contents)
 
 
 class Registry:

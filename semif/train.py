@@ -30,11 +30,10 @@ from semif.examples import Example, Examples, examples
 from semif.export import LabelledRow
 from semif.fit import fit, metrics
 from semif.inputs import entries
-from semif.jsonl import sync_folder, write_whole
 from semif.llama import Model, sha256_file
 from semif.loss import Weights, option_scores
 from semif.processes import Processes
-from semif.revision import Adapters, Revision
+from semif.revision import DECIDE, Adapters, Revision, write
 from semif.tower import Precision, Tower, Tuning, fast_bfloat16
 from semif.trainloop import Loop, Progress, Say, Settings, beside_bars, scored
 from semif.workers import Workers
@@ -302,7 +301,7 @@ def _finish(
     """Write the revision: adapter, then what the engine makes of it on the held-out rows."""
     folder = out / "work" / "revision"
     folder.mkdir(exist_ok=True)
-    adapter = folder / "decide.gguf"
+    adapter = folder / DECIDE
     tower = loop.tower
     lora.write(adapter, tower.adapter(), tower.heads, tower.kind.name)
     old = start.contents
@@ -334,10 +333,4 @@ def _finish(
             "torch_apart": round(apart, 4),
         },
     )
-    data = json.dumps(msgspec.to_builtins(contents), indent=1).encode() + b"\n"
-    write_whole(folder / "revision.json", data)
-    target = out / hashlib.sha256(data).hexdigest()[:12]
-    if not target.exists():
-        folder.replace(target)
-        sync_folder(out)
-    return target
+    return out / write(contents, {DECIDE: adapter}, out).id

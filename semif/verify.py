@@ -6,7 +6,6 @@ else was in the batch and in memory; alone on an empty cache they do not.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -244,7 +243,7 @@ class Revisions:
         if self._registry and id_ in self._registry.ids():
             return self._registry.get(id_).folder
         for path in sorted(revision.shipped().parent.glob("*/revision.json")):
-            if hashlib.sha256(path.read_bytes()).hexdigest()[:12] == id_:
+            if revision.identify(path.read_bytes()) == id_:
                 return path.parent
         return None
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,9 +10,8 @@ from typing import Any
 import msgspec
 
 from semif.errors import FileError, ModelError
-from semif.jsonl import sync_folder, write_whole
 from semif.llama import check_gguf, sha256_file
-from semif.revision import Adapters, Revision, load
+from semif.revision import DECIDE, WRITE, Adapters, Revision, write
 from semif.writing.measure import proven
 from semif.writing.pairs import data_sha256, golden, read
 from semif.writing.tasks import VERSION, Prompts
@@ -70,22 +67,4 @@ def pin(parent: Revision, adapter: Path, figures: Mapping[str, Any], out: Path) 
         proven=tuple(sorted(still | set(proven(figures["tasks"])))),
         metrics={**old.metrics, METRICS: dict(figures)},
     )
-    data = json.dumps(msgspec.to_builtins(contents), indent=1).encode() + b"\n"
-    target = out / hashlib.sha256(data).hexdigest()[:12]
-    temp = out / f".{target.name}.tmp"
-    try:
-        shutil.rmtree(temp, ignore_errors=True)
-        temp.mkdir(parents=True)
-        if parent.decide_path:
-            write_whole(temp / "decide.gguf", parent.decide_path.read_bytes())
-        write_whole(temp / "write.gguf", adapter.read_bytes())
-        write_whole(temp / "revision.json", data)
-        if not target.exists():
-            temp.replace(target)
-            sync_folder(out)
-    except OSError as error:
-        raise FileError(out, f"cannot be written: {error.strerror}") from error
-    finally:
-        shutil.rmtree(temp, ignore_errors=True)
-    load(target)
-    return target
+    return out / write(contents, {DECIDE: parent.decide_path, WRITE: adapter}, out).id

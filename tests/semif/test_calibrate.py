@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from semif.calibrate import ALL, _sides, calibrate, revised, threshold, write
+from semif.calibrate import ALL, _sides, calibrate, revised, threshold
 from semif.cli import main
 from semif.cli_measure import _calibration_rows
 from semif.costs import Cost, Costs, shipped_costs, with_costs
@@ -22,7 +22,7 @@ from semif.evaluate import Judged
 from semif.export import LabelledRow
 from semif.fit import Fit, Scored
 from semif.log import DecisionLog, Label, append_labels
-from semif.revision import Contents, Revision, load
+from semif.revision import DECIDE, WRITE, Contents, Revision, load, write
 from semif.rows import build, shipped_data, split
 from semif.testing import ScriptedDecider
 from semif.types import Answer, Decision, Option
@@ -287,18 +287,20 @@ def test_costs_are_read() -> None:
 def test_the_new_revision_is_whole_and_has_the_same_adapters(
     tmp_path: Path, tuned: Revision
 ) -> None:
-    new = write(tuned, msgspec.structs.replace(tuned.contents, temperatures={"p": 3.0}), tmp_path)
+    adapters = {DECIDE: tuned.decide_path, WRITE: tuned.write_path}
+    changed = msgspec.structs.replace(tuned.contents, temperatures={"p": 3.0})
+    new = write(changed, adapters, tmp_path)
     assert new.folder == tmp_path / new.id and new.id != tuned.id
     assert new.decide_path and tuned.decide_path
     assert new.decide_path.read_bytes() == tuned.decide_path.read_bytes()
     assert load(new.folder).contents.temperatures == {"p": 3.0}
-    again = write(tuned, new.contents, tmp_path)
+    again = write(new.contents, adapters, tmp_path)
     assert again.id == new.id
     assert [path.name for path in tmp_path.glob("[!r]*")] == [new.id]  # nothing half-made is left
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(FileError, match="cannot be written"):
-        write(tuned, new.contents, file)
+        write(new.contents, adapters, file)
 
 
 def rows_of(path: Path, tiny_texts: int = 30) -> Path:
@@ -321,7 +323,6 @@ def rows_of(path: Path, tiny_texts: int = 30) -> Path:
 def test_the_command_writes_a_revision_and_a_diagram(
     tmp_path: Path, tiny_path: Path, tuned: Revision, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("matplotlib")
     rows, out, plot = rows_of(tmp_path / "rows.jsonl"), tmp_path / "out", tmp_path / "plot.png"
     command = ["calibrate", str(rows), "--model", str(tiny_path), "--out", str(out)]
     command += ["--revision", str(tuned.folder), "--threads", "1"]
