@@ -354,7 +354,8 @@ class Scripts:
         """Note that a runner is gone without a word, and end what it left behind."""
         if script := _read(folder / "script.json"):
             _sweep(script["token"])
-        with contextlib.suppress(FileNotFoundError):
+        trouble = ""
+        with contextlib.suppress(FileNotFoundError):  # killed before it opened its log
             trouble = (folder / "runner.log").read_text("utf-8", "replace").strip()
         note = ": ".join(filter(None, (_LOST, trouble.rpartition("\n")[2])))
         with contextlib.suppress(OSError):  # on a full disk it is found lost again

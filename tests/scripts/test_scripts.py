@@ -408,3 +408,12 @@ def test_the_default_without_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None
         "bubblewrap (bwrap) is not installed, and nobody is here to ask"
     )
     assert "install bubblewrap, or set policy in [scripts] of sia.toml" in policy.reason
+
+
+def test_a_script_whose_runner_was_killed_before_it_opened_its_log_is_lost(place) -> None:
+    (place.folder / "e1").mkdir()
+    (place.folder / "e1/command").write_text("true", "utf-8")
+    script = {"mode": "single_shot", "token": "sia-test-of-a-lost-runner", "started": 0.0}
+    (place.folder / "e1/script.json").write_text(json.dumps(script), "utf-8")
+    (state,) = place.scripts().adopt()
+    assert (state.status, state.note) == ("lost", "its runner is gone, and with it how the script ended")
