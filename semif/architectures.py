@@ -6,13 +6,10 @@ import contextlib
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semif.errors import ModelError
 from semif.llama import Model
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

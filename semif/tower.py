@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from semif import architectures, attention, lora
+from semif import attention
 from semif.architectures import Target
 from semif.errors import ModelError
 from semif.llama import Model
-from semif.lora import Heads, Lora, Pair
+from semif.lora import Lora
 from semif.packing import Layout, Packing, Row, Sequences, Tree, map_tensors
-
-Precision = Literal["float32", "bfloat16"]
-# What a fresh adapter changes, where a layer has it: of attention, of a short convolution and of
-# the feed-forward part. Keys and gate add cost and gain little.
-_FRESH = (
-    "attn_q",
-    "attn_v",
-    "attn_output",
-    "shortconv.in_proj",
-    "shortconv.out_proj",
-    "ffn_up",
-    "ffn_down",
-)
+from semif.tuned import FRESH, Precision, Tuned
 
 
 @dataclass(frozen=True)
@@ -52,10 +40,7 @@ class Read:
 @dataclass(frozen=True)
 class Tuning:
     """How a tower is tuned: the upper `layers` layers, with a fresh adapter of `rank`, drawn by
-    `seed`, in those where the parent has none.
-
-    The frozen weights are held in `precision`; in bfloat16 matrix products are computed in it too,
-    everything else in float32.
+    `seed`, in those where the parent has none. `precision`: see `Tuned`.
     """
 
     layers: int
@@ -64,7 +49,7 @@ class Tuning:
     precision: Precision = "float32"
 
 
-class Tower:
+class Tower(Tuned):
     """The network with the parent's adapter, if any, and that of its upper layers to be tuned.
 
     ModelError when the model is of a kind that cannot be tuned, or the adapter does not fit it.
@@ -78,41 +63,21 @@ class Tower:
         tuning: Tuning,
         device: torch.device | None = None,
     ) -> None:
-        self.kind = architectures.architecture(model)
-        self.packing: Packing = Sequences() if self.kind.recurrent else Tree()
-        self.device = device or torch.device("cpu")
-        self._precision = tuning.precision
         attention.register()
-        net = architectures.network(model, attention.NAME)
-        self.width = int(net.config.hidden_size)
-        self.heads = Heads()
-        if self.kind.permuted:
-            self.heads = Heads(net.config.num_attention_heads, net.config.num_key_value_heads)
-        self._blocks: list[nn.Module] = list(net.model.layers)
+        super().__init__(model, attention.NAME, tuning.precision, device)
+        self.packing: Packing = Sequences() if self.kind.recurrent else Tree()
+        self.width = int(self._net.config.hidden_size)
         self.split = max(0, len(self._blocks) - tuning.layers)
         self._tokens = _tokens(slots).to(self.device)
-        self._head = net.get_output_embeddings().weight.detach().to(self.device)
         self._slots = _vectors(self._head, slots)
-        if tuning.precision == "bfloat16":
-            self._head = self._head.to(torch.bfloat16)
-            for part in (part for block in self._blocks for part in block.modules()):
-                if isinstance(part, nn.Linear):
-                    part.to(torch.bfloat16)
-        parent = lora.read(adapter, self.heads) if adapter else Lora(2.0 * tuning.rank, {})
-        names = architectures.linears(net, self.kind)
-        torch.manual_seed(tuning.seed)
-        ranks = self._ranks(parent, names, tuning.rank)
-        self._tuned = lora.inject(net, parent, ranks, names)
-        self._alpha = parent.alpha
-        self._net = net.to(self.device)
-        for target, layer in self._tuned.items():
-            for weights in lora.factors(layer):
-                weights.requires_grad_(target.layer >= self.split)
+        ranks = partial(self._ranks, rank=tuning.rank)
+        self._inject(adapter, tuning.rank, tuning.seed, ranks)
+        self._tune(lambda target: target.layer >= self.split)
 
-    def _ranks(self, parent: Lora, names: Mapping[Target, str], rank: int) -> dict[Target, int]:
+    def _ranks(self, parent: Lora, names: Mapping[Target, str], *, rank: int) -> dict[Target, int]:
         """Rank by target: the parent's, and fresh ones in tuned layers that have none."""
         ranks = {target: len(pair.a) for target, pair in parent.pairs.items()}
-        wanted = {target.name for target in ranks} or set(_FRESH)
+        wanted = {target.name for target in ranks} or set(FRESH)
         touched = {target.layer for target in ranks}
         for target in names:
             if target.layer >= self.split and target.layer not in touched:
@@ -121,31 +86,6 @@ class Tower:
         if not ranks:
             raise ModelError("no layer of this model can be tuned")
         return ranks
-
-    def weights(self) -> dict[str, nn.Parameter]:
-        """What is tuned, by name."""
-        return {
-            f"{target.layer}.{target.name}.{part}": weights
-            for target, layer in self._tuned.items()
-            for part, weights in zip("ab", lora.factors(layer), strict=True)
-            if weights.requires_grad
-        }
-
-    def copy_weights(self) -> dict[str, Tensor]:
-        return {name: weights.detach().cpu().clone() for name, weights in self.weights().items()}
-
-    def set_weights(self, values: Mapping[str, Tensor]) -> None:
-        with torch.no_grad():
-            for name, weights in self.weights().items():
-                weights.copy_(values[name])
-
-    def adapter(self) -> Lora:
-        """The whole adapter as it now is, the frozen part unchanged."""
-        pairs = {
-            target: Pair(*(part.detach().cpu().numpy() for part in lora.factors(layer)))
-            for target, layer in self._tuned.items()
-        }
-        return Lora(self._alpha, pairs)
 
     def layout(self, rows: Sequence[Row], indexes: Sequence[int]) -> Layout:
         """Where the tokens of these rows stand when they are evaluated together."""
@@ -217,17 +157,6 @@ class Tower:
     def _norm(self) -> Any:
         model = self._net.model
         return model.embedding_norm if hasattr(model, "embedding_norm") else model.norm
-
-    def _autocast(self) -> AbstractContextManager[Any]:
-        on = self._precision == "bfloat16"
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=on)
-
-
-def fast_bfloat16() -> bool:
-    """Whether matrix products in bfloat16 are faster here than in float32."""
-    if torch.cuda.is_available():
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 def _vectors(head: Tensor, slots: Sequence[Slot]) -> Tensor:

@@ -33,9 +33,11 @@ from semif.inputs import entries
 from semif.llama import Model, sha256_file
 from semif.loss import Weights, option_scores
 from semif.processes import Processes
+from semif.progress import Progress, Say, beside_bars
 from semif.revision import DECIDE, Adapters, Revision, write
-from semif.tower import Precision, Tower, Tuning, fast_bfloat16
-from semif.trainloop import Loop, Progress, Say, Settings, beside_bars, scored
+from semif.tower import Tower, Tuning
+from semif.trainloop import Loop, Settings, scored
+from semif.tuned import Precision, fast_bfloat16
 from semif.workers import Workers
 
 # How far torch and the engine on F16 may be apart, in logits. Weights and products rounded to

@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-import io
 import math
-import pickle
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from semif.activations import Activations
-from semif.errors import FileError
 from semif.examples import Example, Examples
 from semif.fit import Scored, fit, mean_nll, metrics
-from semif.jsonl import write_whole
 from semif.loss import Weights, option_scores, row_loss
 from semif.packing import packs, spread
 from semif.processes import Processes
+from semif.progress import Progress, Say
+from semif.schedule import load_checkpoint, rate_factor, save_checkpoint
 from semif.tower import Read, Tower
 from semif.workers import Workers
 
-Say = Callable[[str], None]
 _VALIDATIONS = 2  # an epoch
 # Tokens evaluated together. Fewer cost more (measured on two cores: 0.19 s a row at 256, 0.16 at
 # 512, 0.15 at 1024); a GPU wants more.
 _PACK_TOKENS = {"cpu": 1024, "cuda": 8192}
-_EVERY = 15.0  # seconds from line to line where no bar can be drawn
 
 
 @dataclass(frozen=True)
@@ -62,60 +55,6 @@ class _State:
     score: float = math.inf
     stale: int = 0
     best: dict[str, Tensor] = field(default_factory=dict)
-
-
-class Progress:
-    """How far a part of the work is: a bar at a terminal, else a line now and then.
-
-    `bar` is False in all processes but the first.
-    """
-
-    def __init__(
-        self, what: str, unit: str, total: int, say: Say, done: int = 0, bar: bool = True
-    ) -> None:
-        from tqdm import tqdm  # type: ignore[import-untyped]
-
-        self._what, self._unit, self._total, self._say = what, unit, total, say
-        self._done = self._first = done
-        self._began = self._spoke = time.monotonic()
-        hidden = not (bar and sys.stderr.isatty())
-        self._bar = tqdm(total=total, initial=done, desc=what, unit=unit, disable=hidden)
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.close()
-
-    def reach(self, done: int, note: str = "") -> None:
-        """So many are done now."""
-        if not self._bar.disable:
-            self._bar.set_postfix_str(note, refresh=False)
-            self._bar.update(done - self._done)
-        self._done = done
-        now = time.monotonic()
-        if self._bar.disable and (now - self._spoke >= _EVERY or done == self._total):
-            each = (now - self._began) / max(1, done - self._first)
-            left = each * (self._total - done) / 60
-            note = f", {note}" if note else ""
-            self._say(f"{self._what}: {done}/{self._total} {self._unit}{note}, {left:.1f} min left")
-            self._spoke = now
-
-
-def beside_bars(say: Say) -> Say:
-    """The same, clear of any bar that is drawn."""
-    from tqdm import tqdm
-
-    def clear(line: str) -> None:
-        with tqdm.external_write_mode(file=sys.stderr):
-            say(line)
-
-    return clear
 
 
 class Loop:
@@ -195,7 +134,8 @@ class Loop:
                     if state.stale >= self._settings.patience:
                         self.say(f"no better for {state.stale} validations: training ends")
                         break
-                self._optimizer.param_groups[0]["lr"] = self._settings.rate * self._rate(spent)
+                factor = rate_factor(state.step, total, spent=spent)
+                self._optimizer.param_groups[0]["lr"] = self._settings.rate * factor
                 value = self._step(self._steps[state.step])
                 loss = value if loss is None else 0.95 * loss + 0.05 * value
                 state.step += 1
@@ -215,15 +155,6 @@ class Loop:
         if deadline > began:
             passed = (time.monotonic() - began) / (deadline - began)
         return float(self._processes.gather(passed)[0])
-
-    def _rate(self, spent: float) -> float:
-        """Cosine from the peak to zero after a warm-up over 5 % of the steps; a factor 0..1."""
-        step, total = self._state.step, len(self._steps)
-        warm = max(1, round(0.05 * total))
-        if step < warm:
-            return (step + 1) / warm
-        done = max((step - warm) / max(1, total - warm), spent)
-        return 0.5 * (1 + math.cos(math.pi * done))
 
     def _step(self, step: Sequence[int]) -> float:
         """One update; the mean loss of its rows before it."""
@@ -310,36 +241,20 @@ class Loop:
         )
 
     def _save(self) -> None:
-        buffer = io.BytesIO()
-        whole = {
-            "step": self._state.step,
-            "score": self._state.score,
-            "stale": self._state.stale,
-            "best": self._state.best,
+        if not self._processes.first:
+            return
+        whole = vars(self._state) | {
             "weights": self.tower.copy_weights(),
             "optimizer": self._optimizer.state_dict(),
         }
-        if not self._processes.first:
-            return
-        torch.save(whole, buffer)
-        write_whole(self._checkpoint, buffer.getvalue())
+        save_checkpoint(self._checkpoint, whole)
 
     def resume(self) -> None:
         """Go back to the last checkpoint of the same run; FileError without one."""
-        try:
-            whole: dict[str, Any] = torch.load(
-                self._checkpoint, map_location="cpu", weights_only=True
-            )
-        except FileNotFoundError as error:
-            raise FileError(
-                self._checkpoint,
-                "no checkpoint of a run with this data, parent and settings; start without resume",
-            ) from error
-        except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
-            raise FileError(self._checkpoint, f"is damaged: {error}; delete it") from error
-        self._state = _State(whole["step"], whole["score"], whole["stale"], whole["best"])
-        self.tower.set_weights(whole["weights"])
-        self._optimizer.load_state_dict(whole["optimizer"])
+        whole = load_checkpoint(self._checkpoint, "this data, parent and settings")
+        self.tower.set_weights(whole.pop("weights"))
+        self._optimizer.load_state_dict(whole.pop("optimizer"))
+        self._state = _State(**whole)
         self.say(f"resumed at step {self._state.step}/{len(self._steps)}")
 
 

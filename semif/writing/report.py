@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from semif.jsonl import write_whole
 from semif.llama import Model, sha256_file
+from semif.progress import Progress, Say
 from semif.writing.against import Against
 from semif.writing.measure import Output, bars, dumps, measure, proven, short_of
 from semif.writing.pairs import Pair, data_sha256, spread
 from semif.writing.tasks import load
 from semif.writing.writer import Writer
-
-Say = Callable[[str], None]
-_EVERY = 30.0  # seconds between lines
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,8 @@ def report(
     if settings.against:
         other = Against(settings.against, settings.against_model, settings.against_key)
         try:
-            figures, _ = measure(rows, other.write, _reach("larger model", len(rows), say))
+            with Progress("larger model", "texts", len(rows), say) as progress:
+                figures, _ = measure(rows, other.write, progress.reach)
         finally:
             other.close()
         found["against"] = {"model": settings.against_model, "tasks": figures}
@@ -80,18 +78,5 @@ def _by_writer(
             return Output(written.text, written.value, written.whole, written.ms)
 
         what = adapter.name if adapter else "base"
-        return measure(rows, write, _reach(what, len(rows), say))
-
-
-def _reach(what: str, total: int, say: Say) -> Callable[[int], None]:
-    began = spoke = time.monotonic()
-
-    def reach(done: int) -> None:
-        nonlocal spoke
-        now = time.monotonic()
-        if now - spoke >= _EVERY or done == total:
-            left = (now - began) / done * (total - done) / 60
-            say(f"{what}: {done}/{total} written, {left:.1f} min left")
-            spoke = now
-
-    return reach
+        with Progress(what, "texts", len(rows), say) as progress:
+            return measure(rows, write, progress.reach)

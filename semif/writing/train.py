@@ -7,15 +7,12 @@ pairs and start give the same weights, also when the run was cut into pieces and
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import math
-import pickle
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,8 +22,9 @@ from semif import lora
 from semif.errors import EXIT_FAILED, FileError, ModelError
 from semif.jsonl import write_whole
 from semif.llama import Model, Session, sha256_file
-from semif.tower import fast_bfloat16
-from semif.trainloop import Progress, Say
+from semif.progress import Progress, Say
+from semif.schedule import load_checkpoint, rate_factor, save_checkpoint
+from semif.tuned import fast_bfloat16
 from semif.writing.net import Example, Net, example
 from semif.writing.pairs import Pair, data_sha256
 from semif.writing.tasks import load
@@ -37,6 +35,7 @@ from semif.writing.writer import N_CTX
 TOLERANCE = 0.15
 _CHUNK_TOKENS = 1024  # with padding; more only costs memory
 _COMPARED = 6  # pairs
+_LEAST_RATE = 0.05  # of the peak
 
 
 @dataclass(frozen=True)
@@ -167,17 +166,10 @@ class Loop:
         done = sum(len(step) for step in self.steps[: self.state.step])
         return self.state.seconds / done if done else None
 
-    def _rate(self, step: int) -> float:
-        """Cosine from the peak to a twentieth after a warm-up over 5 % of the steps: 0..1."""
-        total = len(self.steps)
-        warm = max(1, round(0.05 * total))
-        if step < warm:
-            return (step + 1) / warm
-        return 0.05 + 0.475 * (1 + math.cos(math.pi * (step - warm) / max(1, total - warm)))
-
     def _step(self, rows: Sequence[Example]) -> float:
         """One update; the mean loss a token before it."""
-        self._optimizer.param_groups[0]["lr"] = self._plan.rate * self._rate(self.state.step)
+        factor = rate_factor(self.state.step, len(self.steps), least=_LEAST_RATE)
+        self._optimizer.param_groups[0]["lr"] = self._plan.rate * factor
         self._optimizer.zero_grad(set_to_none=True)
         whole = sum(sum(row.weights) for row in rows)
         total = 0.0
@@ -217,25 +209,15 @@ class Loop:
         )
 
     def _save(self) -> None:
-        buffer = io.BytesIO()
         whole = vars(self.state) | {
             "weights": self.net.copy_weights(),
             "optimizer": self._optimizer.state_dict(),
         }
-        torch.save(whole, buffer)
-        write_whole(self._checkpoint, buffer.getvalue())
+        save_checkpoint(self._checkpoint, whole)
 
     def resume(self) -> None:
         """Go back to the last checkpoint of the same run; FileError without one."""
-        try:
-            whole: dict[str, Any] = torch.load(self._checkpoint, weights_only=True)
-        except FileNotFoundError as error:
-            raise FileError(
-                self._checkpoint,
-                "no checkpoint of a run with these pairs and settings; start without resume",
-            ) from error
-        except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
-            raise FileError(self._checkpoint, f"is damaged: {error}; delete it") from error
+        whole = load_checkpoint(self._checkpoint, "these pairs and settings")
         self.net.set_weights(whole.pop("weights"))
         self._optimizer.load_state_dict(whole.pop("optimizer"))
         self.state = _State(**whole)
