@@ -29,10 +29,10 @@ import httpx2
 import jevbench
 
 from benchmarks.machine import machine
-from semif.client import RemoteDecider
 from semif.export import LabelledRow
 from semif.rows import golden
-from semif.systemone import TYPES
+from semif.serving.client import RemoteDecider
+from semif.serving.systemone import TYPES
 
 START_SECONDS = 120.0
 

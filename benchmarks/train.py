@@ -69,12 +69,12 @@ def steps(
     model: Model, parent: Revision, rows: list[LabelledRow], plan: Plan, times: int
 ) -> dict[str, object]:
     """Seconds of a step of `plan.batch` rows with and without the kept activations."""
-    from semif.activations import Activations
-    from semif.examples import examples
-    from semif.processes import Processes
-    from semif.tower import Tower, Tuning
-    from semif.trainloop import Loop
-    from semif.workers import Workers
+    from semif.training.activations import Activations
+    from semif.training.examples import examples
+    from semif.training.loop import Loop
+    from semif.training.processes import Processes
+    from semif.training.tower import Tower, Tuning
+    from semif.training.workers import Workers
 
     found = examples(model, parent, *split(rows))
     tuning = Tuning(plan.layers, plan.rank, plan.seed, plan.resolved())

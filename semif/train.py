@@ -22,23 +22,24 @@ import msgspec
 import numpy as np
 import torch
 
-from semif import lora, rows
-from semif.activations import Activations
+from semif import rows
 from semif.engine import Engine
 from semif.errors import DecisionError, FileError, ModelError
-from semif.examples import Example, Examples, examples
 from semif.export import LabelledRow
-from semif.fit import fit, metrics
 from semif.inputs import entries
 from semif.llama import Model, sha256_file
-from semif.loss import Weights, option_scores
-from semif.processes import Processes
-from semif.progress import Progress, Say, beside_bars
+from semif.measuring.fit import fit, metrics
 from semif.revision import DECIDE, Adapters, Revision, write
-from semif.tower import Tower, Tuning
-from semif.trainloop import Loop, Settings, scored
-from semif.tuned import Precision, fast_bfloat16
-from semif.workers import Workers
+from semif.training import lora
+from semif.training.activations import Activations
+from semif.training.examples import Example, Examples, examples
+from semif.training.loop import Loop, Settings, scored
+from semif.training.loss import Weights, option_scores
+from semif.training.processes import Processes
+from semif.training.progress import Progress, Say, beside_bars
+from semif.training.tower import Tower, Tuning
+from semif.training.tuned import Precision, fast_bfloat16
+from semif.training.workers import Workers
 
 # How far torch and the engine on F16 may be apart, in logits. Weights and products rounded to
 # bfloat16 (8 bits) move a score by up to 0.06 to 0.13 (measured on 50 rows, embedded model).

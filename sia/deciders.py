@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import semif
-from semif.client import LogprobsDecider, RemoteDecider
-from semif.fallback import Calibrated, Closing, FallbackDecider, Outage
-from semif.remote import read_token
 from semif.revision import Revision
+from semif.serving.fallback import Calibrated, Closing, FallbackDecider, Outage
 from sia.config import DeciderConfig
 from sia.errors import ConfigError
 from sia.home import Home
+
+if TYPE_CHECKING:
+    from semif.serving.client import LogprobsDecider, RemoteDecider
 
 # Of a server that names none. What says an open question is answered is asked at all only where
 # there is a threshold for it, and whoever decides instead of a trained revision can be asked that.
@@ -61,6 +63,9 @@ def thresholds(decider: semif.Decider, revision: Revision) -> Mapping[str, float
 
 
 def _remote(chosen: DeciderConfig, folder: Path) -> RemoteDecider | LogprobsDecider:
+    # Only a home with a server pays for what speaks to one.
+    from semif.serving.client import LogprobsDecider, RemoteDecider
+
     kind = RemoteDecider if chosen.dialect == "systemone" else LogprobsDecider
     try:
         return kind(
@@ -76,6 +81,8 @@ def _remote(chosen: DeciderConfig, folder: Path) -> RemoteDecider | LogprobsDeci
 
 
 def _token(chosen: DeciderConfig, folder: Path) -> str | None:
+    from semif.serving.remote import read_token
+
     name = "token_file" if chosen.token_file else "token_env"
     file = folder / Path(chosen.token_file).expanduser() if chosen.token_file else None
     try:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from semif.errors import EXIT_FAILED, ModelError
-from semif.remote import checked_host, is_token
+from semif.serving.remote import checked_host, is_token
 from semif.writing.grammar import finished
 from semif.writing.measure import Output
 from semif.writing.tasks import load

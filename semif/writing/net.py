@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from semif.architectures import Target
 from semif.errors import DecisionError
 from semif.llama import Model
-from semif.lora import Lora
-from semif.tuned import FRESH, Tuned
+from semif.training.architectures import Target
+from semif.training.lora import Lora
+from semif.training.tuned import FRESH, Tuned
 from semif.writing import pairs as written
 from semif.writing.tasks import Prompts
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from semif.jsonl import write_whole
 from semif.llama import Model, sha256_file
-from semif.progress import Progress, Say
+from semif.training.progress import Progress, Say
 from semif.writing.against import Against
 from semif.writing.measure import Output, bars, dumps, measure, proven, short_of
 from semif.writing.pairs import Pair, data_sha256, spread

@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semif import lora
 from semif.errors import EXIT_FAILED, FileError, ModelError
 from semif.jsonl import write_whole
 from semif.llama import Model, Session, sha256_file
-from semif.progress import Progress, Say
-from semif.schedule import load_checkpoint, rate_factor, save_checkpoint
-from semif.tuned import fast_bfloat16
+from semif.training import lora
+from semif.training.progress import Progress, Say
+from semif.training.schedule import load_checkpoint, rate_factor, save_checkpoint
+from semif.training.tuned import fast_bfloat16
 from semif.writing.net import Example, Net, example
 from semif.writing.pairs import Pair, data_sha256
 from semif.writing.tasks import load

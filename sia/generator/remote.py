@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from semif.errors import one_line
-from semif.remote import BUSY, checked_host, is_loopback, is_token, retry_after, words
+from semif.serving.remote import BUSY, checked_host, is_loopback, is_token, retry_after, words
 from sia.errors import ConfigError
 from sia.generator.grammar import core_action
 from sia.generator.types import Finish, GeneratorError, GeneratorUnavailable, Part, Reply

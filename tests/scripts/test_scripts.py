@@ -416,4 +416,5 @@ def test_a_script_whose_runner_was_killed_before_it_opened_its_log_is_lost(place
     script = {"mode": "single_shot", "token": "sia-test-of-a-lost-runner", "started": 0.0}
     (place.folder / "e1/script.json").write_text(json.dumps(script), "utf-8")
     (state,) = place.scripts().adopt()
-    assert (state.status, state.note) == ("lost", "its runner is gone, and with it how the script ended")
+    assert state.status == "lost"
+    assert state.note == "its runner is gone, and with it how the script ended"

@@ -13,15 +13,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from semif.calibrate import ALL, _sides, calibrate, revised, threshold
-from semif.cli import main
-from semif.cli_measure import _calibration_rows
-from semif.costs import Cost, Costs, shipped_costs, with_costs
+from semif.cli.main import main
+from semif.cli.measure import _calibration_rows
 from semif.errors import DecisionError, FileError
-from semif.evaluate import Judged
 from semif.export import LabelledRow
-from semif.fit import Fit, Scored
 from semif.log import DecisionLog, Label, append_labels
+from semif.measuring.calibrate import ALL, _sides, calibrate, revised, threshold
+from semif.measuring.costs import Cost, Costs, shipped_costs, with_costs
+from semif.measuring.evaluate import Judged
+from semif.measuring.fit import Fit, Scored
 from semif.revision import DECIDE, WRITE, Contents, Revision, load, write
 from semif.rows import build, shipped_data, split
 from semif.testing import ScriptedDecider

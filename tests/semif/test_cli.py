@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from semif.cli import main
+from semif.cli.main import main
+from semif.cli.terminal import put
 from semif.log import DecisionLog, Label, append_labels
 from semif.revision import load, shipped
-from semif.terminal import put
 from semif.testing import ScriptedDecider
 from semif.types import Decision
 
-ENTRY = [sys.executable, "-c", "from semif.cli import entry; entry()"]
+ENTRY = [sys.executable, "-c", "from semif.cli.main import entry; entry()"]
 
 
 @pytest.fixture(autouse=True)

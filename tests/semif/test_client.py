@@ -23,16 +23,16 @@ import httpx2
 import msgspec
 import pytest
 
-from semif.cli import main
-from semif.client import LogprobsDecider, RemoteDecider
+from semif.cli.main import main
 from semif.engine import Engine, load
 from semif.errors import DecisionError, RemoteError
-from semif.fallback import FallbackDecider, Outage
 from semif.jsonl import append
 from semif.llama import Model
 from semif.log import row
 from semif.revision import Contents, Revision
-from semif.serve import Cost, Limits, Server, about, address, listen
+from semif.serving.client import LogprobsDecider, RemoteDecider
+from semif.serving.fallback import FallbackDecider, Outage
+from semif.serving.server import Cost, Limits, Server, about, address, listen
 from semif.testing import ScriptedDecider, write_tiny_model
 from semif.types import Answer, Decision, Option
 

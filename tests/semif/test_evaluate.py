@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from semif import measures
-from semif.cli import main
+from semif.cli.main import main
 from semif.errors import DecisionError
-from semif.evaluate import Judged, evaluate, orders, summary
 from semif.export import LabelledRow
 from semif.inputs import Entry, entries
 from semif.log import MassAlarm
+from semif.measuring import measures
+from semif.measuring.evaluate import Judged, evaluate, orders, summary
 from semif.testing import ScriptedDecider
 from semif.types import Answer, Decision
 

@@ -14,20 +14,20 @@ import msgspec
 import numpy as np
 import pytest
 
-from semif import architectures, lora
-from semif.architectures import ARCHITECTURES, Target
 from semif.engine import Engine
 from semif.errors import ModelError
 from semif.export import LabelledRow
 from semif.llama import Model, sha256_file
-from semif.lora import Heads, Lora, Pair
 from semif.models import Source
 from semif.revision import Adapters, Revision, untuned
 from semif.testing import _vocabulary as vocabulary
+from semif.training import architectures, lora
+from semif.training.architectures import ARCHITECTURES, Target
+from semif.training.lora import Heads, Lora, Pair
 from semif.types import Decision, Option
 
 if TYPE_CHECKING:
-    from semif.tower import Tower
+    from semif.training.tower import Tower
 
 WIDTH, FEED_FORWARD, HEADS, KV_HEADS = 64, 96, 4, 2
 Shapes = dict[str, tuple[int, ...]]
@@ -69,7 +69,7 @@ def with_adapter(model: Model, adapter: Path) -> Revision:
 def tower(model: Model, adapter: Path | None, layers: int = 99) -> Tower:
     from semif.branches import answer_token
     from semif.prompting import branches_prompt
-    from semif.tower import Slot, Tower, Tuning
+    from semif.training.tower import Slot, Tower, Tuning
 
     prompt = branches_prompt("branches-v1")
     yes, no = (answer_token(model, prompt, text) for text in (prompt.yes, prompt.no))
@@ -104,8 +104,8 @@ def engine_scores(model: Model, pinned: Revision) -> list[list[float]]:
 def torch_scores(model: Model, adapter: Path | None, layers: int = 99) -> list[list[float]]:
     import torch
 
-    from semif.examples import examples
-    from semif.loss import option_scores
+    from semif.training.examples import examples
+    from semif.training.loss import option_scores
 
     labels = [LabelledRow(d, d.options[0].id, (), "given", 1.0) for d in decisions()]
     rows = [example.row for example in examples(model, base(model), labels, []).taught]
@@ -159,7 +159,7 @@ def test_a_fresh_adapter_changes_nothing_at_first(model: Model, tmp_path: Path) 
 def test_rows_packed_together_score_as_alone(model: Model) -> None:
     import torch
 
-    from semif.examples import examples
+    from semif.training.examples import examples
 
     asked = [*decisions(), *decisions()[:2]]
     labels = [LabelledRow(d, d.options[0].id, (), "given", 1.0) for d in asked]
@@ -174,8 +174,8 @@ def test_rows_packed_together_score_as_alone(model: Model) -> None:
 def test_in_bfloat16_the_scores_are_near(model: Model) -> None:
     import torch
 
-    from semif.examples import examples
-    from semif.tower import Tower, Tuning
+    from semif.training.examples import examples
+    from semif.training.tower import Tower, Tuning
 
     labels = [LabelledRow(d, d.options[0].id, (), "given", 1.0) for d in decisions()]
     found = examples(model, base(model), labels, [])

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from semif.fit import Fit, Scored, fit, mean_nll, metrics
+from semif.measuring.fit import Fit, Scored, fit, mean_nll, metrics
 
 
 def row(phase: str, right: int, *scores: float, none: int | None = None) -> Scored:

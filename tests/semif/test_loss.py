@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from semif.loss import Target, Weights, option_scores, row_loss
+from semif.training.loss import Target, Weights, option_scores, row_loss
 
 PLAIN = Weights(smoothing=0, option=0, brier=0)
 SCORES = torch.tensor([math.log(3), 0.0])  # 0.75 and 0.25

@@ -22,14 +22,24 @@ import httpx2
 import msgspec
 import pytest
 
-from semif import connections, work
-from semif.cli import main
+from semif.cli.main import main
 from semif.engine import Engine
 from semif.errors import Aborted, ModelError
 from semif.llama import Model
 from semif.models import Source
 from semif.revision import Revision, untuned
-from semif.serve import Bench, Busy, Cost, Limits, ListenError, Server, about, address, listen
+from semif.serving import connections, work
+from semif.serving.server import (
+    Bench,
+    Busy,
+    Cost,
+    Limits,
+    ListenError,
+    Server,
+    about,
+    address,
+    listen,
+)
 from semif.testing import ScriptedDecider
 from semif.types import Answer, Decider, Decision, Option
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from semif import systemone
-from semif.systemone import Asked, RequestError
+from semif.serving import systemone
+from semif.serving.systemone import Asked, RequestError
 from semif.testing import ScriptedDecider
 from semif.types import Decision, Option
 

@@ -18,23 +18,24 @@ import msgspec
 import numpy as np
 import pytest
 
-from semif import lora, revision
-from semif.architectures import Target
-from semif.cli import main
+from semif import revision
+from semif.cli.main import main
 from semif.engine import Engine
 from semif.errors import DecisionError, FileError, ModelError
 from semif.export import LabelledRow
 from semif.llama import Model
-from semif.lora import Heads, Lora, Pair
 from semif.models import Source
 from semif.revision import Revision, untuned
 from semif.rows import split
+from semif.training import lora
+from semif.training.architectures import Target
+from semif.training.lora import Heads, Lora, Pair
 from semif.types import Decision, Option
 
 if TYPE_CHECKING:
-    from semif.examples import Example
-    from semif.tower import Tower
     from semif.train import Plan
+    from semif.training.examples import Example
+    from semif.training.tower import Tower
 
 TINY_HEADS = Heads(4, 2)
 NOUNS = ("cat", "dog", "oven", "mail", "door", "lamp", "bus", "key", "song", "tree")
@@ -86,15 +87,15 @@ def decisions() -> list[Decision]:
 
 
 def examples_of(model: Model, pinned: Revision, asked: list[Decision]) -> list[Example]:
-    from semif.examples import examples
+    from semif.training.examples import examples
 
     rows = [labelled(decision, decision.options[0].id) for decision in asked]
     return list(examples(model, pinned, rows, []).taught)
 
 
 def tower(model: Model, pinned: Revision, layers: int, precision: str = "float32") -> Tower:
-    from semif.examples import examples
-    from semif.tower import Tower, Tuning
+    from semif.training.examples import examples
+    from semif.training.tower import Tower, Tuning
 
     slots = examples(model, pinned, [labelled(d, d.options[0].id) for d in decisions()], []).slots
     assert precision in ("float32", "bfloat16")
@@ -113,7 +114,7 @@ def test_packed_rows_score_as_in_the_engine(
 ) -> None:
     import torch
 
-    from semif.loss import option_scores
+    from semif.training.loss import option_scores
 
     pinned = with_prompts(tuned, p=prompt)
     asked = decisions()
@@ -144,7 +145,7 @@ def test_a_tower_in_bfloat16_is_near(tiny: Model, tuned: Revision) -> None:
 def test_packs_hold_rows_of_one_head_together_and_a_bounded_number_of_tokens(
     tiny: Model, tuned: Revision
 ) -> None:
-    from semif.packing import Sequences, Tree, packs
+    from semif.training.packing import Sequences, Tree, packs
 
     short, *_, long = (example.row for example in examples_of(tiny, tuned, decisions()))
     rows = [short, short, long, short, long, short]
@@ -158,7 +159,7 @@ def test_packs_hold_rows_of_one_head_together_and_a_bounded_number_of_tokens(
 
 
 def test_workers_get_rows_of_one_head_together_and_tokens_alike() -> None:
-    from semif.packing import Row, Tree, spread
+    from semif.training.packing import Row, Tree, spread
 
     rows = [Row((head,) * 20, (4,) * 30, ((5,),), (0,), (0,)) for head in (1, 1, 1, 1, 2, 2, 3)]
     assert spread(Tree(), rows, range(7), 1, 10**6) == [[list(range(7))]]
@@ -171,7 +172,7 @@ def test_workers_get_rows_of_one_head_together_and_tokens_alike() -> None:
 
 
 def test_workers_use_all_threads() -> None:
-    from semif.workers import Workers
+    from semif.training.workers import Workers
 
     for threads, tokens, expected in ((2, 10**6, 2), (2, 100, 1), (6, 400, 3), (1, 10**6, 1)):
         with Workers(threads, tokens) as workers:
@@ -182,7 +183,7 @@ def test_workers_use_all_threads() -> None:
 
 
 def test_attention_is_padded_little() -> None:
-    from semif.packing import Row, Tree
+    from semif.training.packing import Row, Tree
 
     rows = [Row((1, 2, 3), (4,) * length, ((5,),), (0,), (0,)) for length in (5, 6, 90, 7)]
     where = Tree().layout(rows, range(4))
@@ -195,9 +196,9 @@ def test_attention_is_padded_little() -> None:
 def test_kept_activations_give_the_same_scores(
     tiny: Model, tuned: Revision, tmp_path: Path
 ) -> None:
-    from semif.activations import Activations
-    from semif.processes import Processes
-    from semif.workers import Workers
+    from semif.training.activations import Activations
+    from semif.training.processes import Processes
+    from semif.training.workers import Workers
 
     net = tower(tiny, tuned, 1)
     rows = [example.row for example in examples_of(tiny, tuned, decisions())]
@@ -218,8 +219,8 @@ def test_kept_activations_give_the_same_scores(
 def test_the_mass_is_that_of_the_engine(tiny: Model, tiny_source: Source, readout: str) -> None:
     import torch
 
-    from semif.examples import examples
-    from semif.tower import Tower, Tuning
+    from semif.training.examples import examples
+    from semif.training.tower import Tower, Tuning
 
     assert readout in ("branches", "letters")
     pinned = untuned(tiny_source, readout)  # type: ignore[arg-type]
@@ -361,7 +362,7 @@ def test_a_run_resumed_after_a_crash_ends_with_the_same_weights(
 
 def note_losses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The loss of each step from now on."""
-    from semif.trainloop import Loop
+    from semif.training.loop import Loop
 
     losses: list[float] = []
     step = Loop._step
@@ -472,7 +473,7 @@ from semif import revision
 from semif.export import LabelledRow
 from semif.llama import Model
 from semif.train import Plan, tune
-from semif.trainloop import Loop
+from semif.training.loop import Loop
 
 model, folder, rows, out = map(Path, sys.argv[1:])
 opened, parent = Model.open(model), revision.load(folder)

@@ -11,16 +11,16 @@ from typing import Any, ClassVar
 
 import pytest
 
-from semif.cli import main
+from semif.cli.main import main
 from semif.engine import Engine
 from semif.errors import DecisionError, ModelError
 from semif.llama import Model
 from semif.log import DecisionLog
+from semif.measuring.verify import Logged, summary, verify
 from semif.models import Source
 from semif.revision import Revision, untuned
 from semif.testing import ScriptedDecider
 from semif.types import Answer, Decision
-from semif.verify import Logged, summary, verify
 
 Make = Callable[..., Decision]
 Row = dict[str, Any]
@@ -260,7 +260,7 @@ class Counted(Engine):
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    monkeypatch.setattr("semif.verify.Engine", Counted)
+    monkeypatch.setattr("semif.measuring.verify.Engine", Counted)
     Counted.opened.clear()
     return Counted.opened
 

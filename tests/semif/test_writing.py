@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from semif import revision
-from semif.cli import main
+from semif.cli.main import main
 from semif.errors import DecisionError, FileError, ModelError
 from semif.llama import Model, sha256_file
 from semif.revision import Revision

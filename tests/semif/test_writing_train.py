@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from semif import lora
-from semif.cli import main
+from semif.cli.main import main
 from semif.errors import DecisionError, FileError, ModelError
 from semif.llama import Model
-from semif.lora import Heads
+from semif.training import lora
+from semif.training.lora import Heads
 from semif.writing.pairs import Pair
 from semif.writing.tasks import load
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from semif import RemoteError
-from semif.fallback import Outage
 from semif.revision import Adapters, Base, Contents, Revision
-from semif.serve import Server, about, address, listen
+from semif.serving.fallback import Outage
+from semif.serving.server import Server, about, address, listen
 from semif.testing import ScriptedDecider
 from sia import deciders
 from sia.brain import Brain

@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from semif import measures
-from semif.costs import Cost, Costs
 from semif.errors import DecisionError
-from semif.evaluate import Judged
 from semif.export import LabelledRow
-from semif.fit import Fit, Scored, by_phase, family, fit, judged, metrics
-from semif.measures import Bin
+from semif.measuring import measures
+from semif.measuring.costs import Cost, Costs
+from semif.measuring.evaluate import Judged
+from semif.measuring.fit import Fit, Scored, by_phase, family, fit, judged, metrics
+from semif.measuring.measures import Bin
 from semif.revision import Contents, Revision
 from semif.rows import normal_text
 from semif.types import Decision
@@ -58,7 +58,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was fitted, by phase, and the measures before and after (see `semif.fit.metrics`).
+    """What was fitted, by phase, and the measures before and after (see `fit.metrics`).
 
     `kept`: phases that keep the parent's fit, since the new one gave rows it had not seen no less
     negative log likelihood, or there were none. The phases of a family are kept together, and never

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from semif import attention
-from semif.architectures import Target
 from semif.errors import ModelError
 from semif.llama import Model
-from semif.lora import Lora
-from semif.packing import Layout, Packing, Row, Sequences, Tree, map_tensors
-from semif.tuned import FRESH, Precision, Tuned
+from semif.training import attention
+from semif.training.architectures import Target
+from semif.training.lora import Lora
+from semif.training.packing import Layout, Packing, Row, Sequences, Tree, map_tensors
+from semif.training.tuned import FRESH, Precision, Tuned
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semif.architectures import Target
 from semif.errors import ModelError
 from semif.llama import check_gguf
+from semif.training.architectures import Target
 
 if TYPE_CHECKING:
     import numpy as np

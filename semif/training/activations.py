@@ -12,10 +12,10 @@ from torch import Tensor
 from semif.encoding import Tokens
 from semif.errors import ModelError
 from semif.jsonl import sync_folder
-from semif.packing import Layout, Row, packs
-from semif.processes import Processes
-from semif.tower import Tower
-from semif.workers import Workers
+from semif.training.packing import Layout, Row, packs
+from semif.training.processes import Processes
+from semif.training.tower import Tower
+from semif.training.workers import Workers
 
 # A few dimensions of the residual stream are far larger than all others (Sun et al., Massive
 # activations in large language models, 2024): divided by this they fit F16 in larger models too.

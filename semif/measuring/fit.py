@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from semif import measures
-from semif.systemone import TYPES
+from semif.measuring import measures
+from semif.serving.systemone import TYPES
 
 # Steps of a tenth of an octave, and of a quarter logit; both hold the neutral value.
 _TEMPERATURES = 2.0 ** np.linspace(-2, 3, 51)

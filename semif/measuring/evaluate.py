@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from semif import measures
-from semif.costs import shipped_costs
 from semif.errors import DecisionError
 from semif.export import LabelledRow
 from semif.inputs import Entry, Report
 from semif.log import LOW_MASS
+from semif.measuring import measures
+from semif.measuring.costs import shipped_costs
 from semif.types import Answer, Decider, Decision, Option
 
 Order = Callable[[tuple[Option, ...]], tuple[Option, ...]]

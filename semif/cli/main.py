@@ -12,14 +12,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from semif import cli_measure, cli_train
-from semif.arguments import add_model, add_readout, add_revision
-from semif.cli_serve import add_remote, add_serve, remote
+from semif.cli import measure as cli_measure
+from semif.cli import train as cli_train
+from semif.cli import write as cli_write
+from semif.cli.arguments import add_model, add_readout, add_revision
+from semif.cli.serve import add_remote, add_serve, remote
+from semif.cli.terminal import EXIT_USAGE
+from semif.cli.terminal import put as _put
+from semif.cli.terminal import say as _say
 from semif.errors import EXIT_FAILED, DecisionError, SemifError
-from semif.terminal import EXIT_USAGE
-from semif.terminal import put as _put
-from semif.terminal import say as _say
-from semif.writing import command
 
 EXIT_INTERRUPTED = 130
 
@@ -81,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     cli_train.add(commands)
     cli_measure.add(commands)
 
-    command.add(commands)
+    cli_write.add(commands)
 
     revisions = commands.add_parser("revisions", help="list revisions or show one")
     which = revisions.add_subparsers(required=True, metavar="COMMAND")

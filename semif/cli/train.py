@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semif.arguments import add_model, add_readout, add_revision, count
+from semif.cli.arguments import add_model, add_readout, add_revision, count
+from semif.cli.terminal import EXIT_USAGE, say
 from semif.errors import EXIT_UNAVAILABLE
-from semif.terminal import EXIT_USAGE, say
 
 if TYPE_CHECKING:
     from semif.llama import Model
@@ -105,8 +105,8 @@ def run(args: argparse.Namespace) -> int:
     model, parent = _beginning(args)
     # Only now: torch must find the thread settings that the engine has made.
     try:
-        from semif.processes import Processes
         from semif.train import Plan, train
+        from semif.training.processes import Processes
     except ModuleNotFoundError as error:
         say(f"{error.name} is missing; pip install 'sia-agent[dream]'")
         return EXIT_UNAVAILABLE

@@ -11,11 +11,11 @@ from semif.errors import DecisionError
 from semif.export import LabelledRow
 from semif.letters import Letters
 from semif.llama import Model
-from semif.loss import Target
-from semif.packing import Row
 from semif.prompting import branches_prompt, letters_prompt
 from semif.revision import Revision
-from semif.tower import Slot
+from semif.training.loss import Target
+from semif.training.packing import Row
+from semif.training.tower import Slot
 
 # The engine's context: a row that is longer could never be asked.
 _LIMIT = 4096

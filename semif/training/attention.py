@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from semif.packing import Layout
+from semif.training.packing import Layout
 
 NAME = "semif"
 

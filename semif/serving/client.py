@@ -13,13 +13,13 @@ from typing import Annotated, Any
 
 import msgspec
 
-from semif import systemone
 from semif.engine import select, softmax
 from semif.errors import DecisionError, RemoteError, SemifError, one_line
-from semif.fallback import Live
 from semif.prompting import letters_prompt
-from semif.remote import Remote, Reply, words
-from semif.systemone import MAX_QUESTIONS, Full
+from semif.serving import systemone
+from semif.serving.fallback import Live
+from semif.serving.remote import Remote, Reply, words
+from semif.serving.systemone import MAX_QUESTIONS, Full
 from semif.types import Answer, Decision
 
 TIMEOUT = 10.0  # seconds for one reply

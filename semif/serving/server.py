@@ -26,11 +26,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from semif import systemone
-from semif.connections import BODY_SECONDS, Connection
 from semif.errors import EXIT_UNAVAILABLE, DecisionError, SemifError, one_line
 from semif.revision import Revision
-from semif.systemone import MAX_QUESTIONS, RequestError
+from semif.serving import systemone
+from semif.serving.connections import BODY_SECONDS, Connection
+from semif.serving.systemone import MAX_QUESTIONS, RequestError
 from semif.types import MAX_OPTIONS, Answer, Decider, Decision
 
 GRACE_SECONDS = 10  # for what is being answered when the server is told to end

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semif.jsonl import write_whole
-from semif.measures import BINS, Bin
+from semif.measuring.measures import BINS, Bin
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,14 +9,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semif.arguments import add_model, add_readout, add_revision, add_threads, count, number
+from semif.cli.arguments import add_model, add_readout, add_revision, add_threads, count, number
+from semif.cli.terminal import EXIT_USAGE, progress, put, say, table
 from semif.errors import EXIT_FAILED, EXIT_UNAVAILABLE, DecisionError, FileError
-from semif.terminal import EXIT_USAGE, progress, put, say, table
 
 if TYPE_CHECKING:
-    from semif.calibrate import Calibration
     from semif.export import LabelledRow
     from semif.inputs import Entry
+    from semif.measuring.calibrate import Calibration
 
 Report = Callable[[object], None]
 
@@ -134,8 +134,8 @@ def _reporter(bad: list[object]) -> Report:
 
 def _eval(args: argparse.Namespace) -> int:
     from semif.engine import Engine, load
-    from semif.evaluate import DEFINITIONS, evaluate, orders, summary
     from semif.llama import build
+    from semif.measuring.evaluate import DEFINITIONS, evaluate, orders, summary
     from semif.rows import golden
 
     bad: list[object] = []
@@ -241,10 +241,10 @@ _NO_ROW = "there is no row to calibrate on"
 
 
 def _calibrate(args: argparse.Namespace) -> int:
-    from semif.calibrate import calibrate, check_costs, revised, rows_sha256
-    from semif.costs import with_costs
     from semif.engine import Engine, load
-    from semif.evaluate import evaluate
+    from semif.measuring.calibrate import calibrate, check_costs, revised, rows_sha256
+    from semif.measuring.costs import with_costs
+    from semif.measuring.evaluate import evaluate
     from semif.revision import DECIDE, WRITE, write
 
     if args.plot is not None and find_spec("matplotlib") is None:
@@ -341,8 +341,8 @@ def _calibration_text(found: Calibration, failed: int) -> str:
 
 
 def _plot(path: Path, found: Calibration, title: str) -> None:
-    from semif.calibrate import ALL
-    from semif.plots import Panel, reliability
+    from semif.measuring.calibrate import ALL
+    from semif.measuring.plots import Panel, reliability
 
     panels = []
     for phase, (before, after) in found.curves.items():
@@ -359,7 +359,7 @@ def _plot(path: Path, found: Calibration, title: str) -> None:
 def _verify(args: argparse.Namespace) -> int:
     from semif.jsonl import numbered_rows
     from semif.llama import build
-    from semif.verify import Logged, Revisions, summary, verify
+    from semif.measuring.verify import Logged, Revisions, summary, verify
 
     path: Path = args.log / ".sia" / "decisions.jsonl" if args.log.is_dir() else args.log
     folder = path.absolute().parent

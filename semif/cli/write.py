@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from semif.cli.terminal import EXIT_USAGE, put, say
 from semif.errors import EXIT_FAILED, EXIT_UNAVAILABLE, DecisionError, ModelError
-from semif.terminal import EXIT_USAGE, put, say
 
 
 def add(commands: Any) -> None:

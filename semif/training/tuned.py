@@ -10,10 +10,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from semif import architectures, lora
-from semif.architectures import Target
 from semif.llama import Model
-from semif.lora import Heads, Lora, Pair
+from semif.training import architectures, lora
+from semif.training.architectures import Target
+from semif.training.lora import Heads, Lora, Pair
 
 Precision = Literal["float32", "bfloat16"]
 # What a fresh adapter changes, where a layer has it: of attention, of a short convolution and of

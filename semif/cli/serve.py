@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semif.arguments import add_model, add_readout, add_revision, add_threads, count
+from semif.cli.arguments import add_model, add_readout, add_revision, add_threads, count
+from semif.cli.terminal import EXIT_USAGE, say
 from semif.errors import SemifError
-from semif.terminal import EXIT_USAGE, say
 
 if TYPE_CHECKING:
-    from semif.client import LogprobsDecider, RemoteDecider
+    from semif.serving.client import LogprobsDecider, RemoteDecider
 
 HOST, PORT = "127.0.0.1", 8411
 TOKEN_ENV = "SEMIF_TOKEN"
@@ -79,10 +79,11 @@ def add_remote(parser: argparse.ArgumentParser) -> None:
 
 def serve(args: argparse.Namespace) -> int:
     """Serve until told to end: 0 after SIGTERM; SIGINT is raised again when all is closed."""
-    from semif import models, work
+    from semif import models
     from semif.engine import Engine, load
-    from semif.remote import is_loopback
-    from semif.serve import Limits, Server, about, address, listen
+    from semif.serving import work
+    from semif.serving.remote import is_loopback
+    from semif.serving.server import Limits, Server, about, address, listen
 
     token = _token(args)
     if token is None and not is_loopback(args.host):
@@ -112,7 +113,7 @@ def serve(args: argparse.Namespace) -> int:
 
 def remote(args: argparse.Namespace) -> RemoteDecider | LogprobsDecider:
     """The decider that `--url` names."""
-    from semif.client import LogprobsDecider, RemoteDecider
+    from semif.serving.client import LogprobsDecider, RemoteDecider
 
     if args.revision or args.readout:
         raise UsageError("--revision and --readout are the server's to choose, not with --url")
@@ -131,7 +132,7 @@ def remote(args: argparse.Namespace) -> RemoteDecider | LogprobsDecider:
 
 
 def _token(args: argparse.Namespace) -> str | None:
-    from semif.remote import read_token
+    from semif.serving.remote import read_token
 
     try:
         return read_token(args.token_file, TOKEN_ENV)

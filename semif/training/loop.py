@@ -13,16 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semif.activations import Activations
-from semif.examples import Example, Examples
-from semif.fit import Scored, fit, mean_nll, metrics
-from semif.loss import Weights, option_scores, row_loss
-from semif.packing import packs, spread
-from semif.processes import Processes
-from semif.progress import Progress, Say
-from semif.schedule import load_checkpoint, rate_factor, save_checkpoint
-from semif.tower import Read, Tower
-from semif.workers import Workers
+from semif.measuring.fit import Scored, fit, mean_nll, metrics
+from semif.training.activations import Activations
+from semif.training.examples import Example, Examples
+from semif.training.loss import Weights, option_scores, row_loss
+from semif.training.packing import packs, spread
+from semif.training.processes import Processes
+from semif.training.progress import Progress, Say
+from semif.training.schedule import load_checkpoint, rate_factor, save_checkpoint
+from semif.training.tower import Read, Tower
+from semif.training.workers import Workers
 
 _VALIDATIONS = 2  # an epoch
 # Tokens evaluated together. Fewer cost more (measured on two cores: 0.19 s a row at 256, 0.16 at

@@ -1,0 +1,1 @@
+"""Decisions over HTTP: the server, and the deciders that ask one."""
