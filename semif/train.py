@@ -29,7 +29,7 @@ from semif.export import LabelledRow
 from semif.inputs import entries
 from semif.llama import Model, sha256_file
 from semif.measuring.fit import fit, metrics
-from semif.revision import DECIDE, Adapters, Revision, write
+from semif.revision import DECIDE, WRITE, Adapters, Revision, write
 from semif.training import lora
 from semif.training.activations import Activations
 from semif.training.examples import Example, Examples, examples
@@ -40,6 +40,7 @@ from semif.training.progress import Progress, Say, beside_bars
 from semif.training.tower import Tower, Tuning
 from semif.training.tuned import Precision, fast_bfloat16
 from semif.training.workers import Workers
+from semif.writing.pin import METRICS as WRITING
 
 # How far torch and the engine on F16 may be apart, in logits. Weights and products rounded to
 # bfloat16 (8 bits) move a score by up to 0.06 to 0.13 (measured on 50 rows, embedded model).
@@ -214,7 +215,7 @@ def _start(parent: Revision, plan: Plan) -> Revision:
 
     contents = msgspec.structs.replace(
         changed.contents,
-        adapters=Adapters() if plan.fresh else old.adapters,
+        adapters=Adapters(None, old.adapters.writing) if plan.fresh else old.adapters,
         temperatures=same(old.temperatures),
         none_bias=same(old.none_bias),
     )
@@ -311,8 +312,7 @@ def _finish(
     draft = msgspec.structs.replace(
         old,
         parent=start.id,
-        adapters=Adapters(sha256_file(adapter)),
-        proven=(),
+        adapters=Adapters(sha256_file(adapter), old.adapters.writing),
         thresholds={"contains_request": 0.5, "interrupt": 0.5} | old.thresholds,
         data_sha256=data_sha256,
     )
@@ -334,6 +334,8 @@ def _finish(
             "measured_on": "validation rows, by the engine",
             "allowed_token_mass": round(mass, 4),
             "torch_apart": round(apart, 4),
+            # The adapter for writing goes along, and so does what it was measured at.
+            **{name: old.metrics[name] for name in (WRITING,) if name in old.metrics},
         },
     )
-    return out / write(contents, {DECIDE: adapter}, out).id
+    return out / write(contents, {DECIDE: adapter, WRITE: start.write_path}, out).id

@@ -6,6 +6,7 @@ that the engine has made, or both crawl.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -397,6 +398,25 @@ def test_an_early_end_keeps_the_best_so_far(
     assert tuned.decide_path and made.decide_path
     parent, child = (lora.read(path, TINY_HEADS) for path in (tuned.decide_path, made.decide_path))
     assert all(np.array_equal(p.b, child.pairs[target].b) for target, p in parent.pairs.items())
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_the_adapter_for_writing_goes_along_with_what_it_was_measured_at(
+    tiny: Model, tuned: Revision, tiny_adapter: Path, plan: Plan, tmp_path: Path, fresh: bool
+) -> None:
+    sha256 = hashlib.sha256(tiny_adapter.read_bytes()).hexdigest()
+    contents = msgspec.structs.replace(
+        tuned.contents,
+        adapters=revision.Adapters(tuned.contents.adapters.deciding, sha256),
+        proven=("judge",),
+        metrics={"writing": {"rows": 3}},
+    )
+    files = {revision.DECIDE: tuned.decide_path, revision.WRITE: tiny_adapter}
+    parent = revision.write(contents, files, tmp_path)
+    made = revision.load(tune(tiny, parent, tmp_path, replace(plan, minutes=0, fresh=fresh)))
+    assert made.write_path and made.write_path.read_bytes() == tiny_adapter.read_bytes()
+    assert made.proven == {"judge"} and made.contents.metrics["writing"] == {"rows": 3}
+    assert made.decide_path is not None
 
 
 def test_training_ends_when_patience_is_out(
