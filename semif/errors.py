@@ -7,6 +7,7 @@ from pathlib import Path
 EXIT_FAILED = 1
 EXIT_UNAVAILABLE = 69
 EXIT_CONFIG = 78
+INSTALL = "pip install 'sia-agent[dream]'"
 
 
 def one_line(text: str, limit: int = 400) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,17 @@ def number(text: str, least: int) -> int:
     if not (text.isascii() and text.isdecimal() and int(text) >= least):
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least {least}")
     return int(text)
+
+
+def above_zero(text: str) -> float:
+    """A number above zero, for argparse."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return value
 
 
 def add_model(parser: Any) -> None:

@@ -17,9 +17,7 @@ from semif.cli import train as cli_train
 from semif.cli import write as cli_write
 from semif.cli.arguments import add_model, add_readout, add_revision
 from semif.cli.serve import add_remote, add_serve, remote
-from semif.cli.terminal import EXIT_USAGE
-from semif.cli.terminal import put as _put
-from semif.cli.terminal import say as _say
+from semif.cli.terminal import EXIT_USAGE, put, reporter, say
 from semif.errors import EXIT_FAILED, DecisionError, SemifError
 
 EXIT_INTERRUPTED = 130
@@ -38,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
         sys.stdout.flush()
         return code
     except SemifError as error:
-        _say(error)
+        say(error)
         return error.exit_code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -102,10 +100,7 @@ def _decide(args: argparse.Namespace) -> int:
     from semif.types import Decision
 
     bad: list[DecisionError] = []
-
-    def report(error: DecisionError) -> None:
-        _say(error)
-        bad.append(error)
+    report = reporter(bad)
 
     with ExitStack() as stack:
         lines: BinaryIO = sys.stdin.buffer
@@ -113,14 +108,14 @@ def _decide(args: argparse.Namespace) -> int:
             try:
                 lines = stack.enter_context(open(args.file, "rb"))
             except OSError as error:
-                _say(f"{args.file} cannot be read: {error.strerror}")
+                say(f"{args.file} cannot be read: {error.strerror}")
                 return EXIT_USAGE
         decider: Any
         if args.url:
             decider = stack.enter_context(remote(args))
         else:
             decider = stack.enter_context(Engine(*load(args.model, args.revision, args.readout)))
-        alarm = MassAlarm(_say)
+        alarm = MassAlarm(say)
         name = "stdin" if args.file == "-" else args.file
         for entry in entries(lines, name, Decision.from_json, report):
             try:
@@ -128,7 +123,7 @@ def _decide(args: argparse.Namespace) -> int:
             except DecisionError as error:
                 report(entry.error(error))
                 continue
-            _put(row(answer, "", datetime.now(UTC)))
+            put(row(answer, "", datetime.now(UTC)))
             alarm.look([answer])
     return EXIT_FAILED if bad else 0
 
@@ -137,7 +132,7 @@ def _export(args: argparse.Namespace) -> int:
     from semif.export import labelled
 
     if not args.home.is_dir():
-        _say(f"{args.home} is no folder")
+        say(f"{args.home} is no folder")
         return EXIT_USAGE
     problems: list[object] = []
     only_not = 0
@@ -145,11 +140,11 @@ def _export(args: argparse.Namespace) -> int:
         if row.outcome is None:
             only_not += 1
         else:
-            _put(row.to_json())
+            put(row.to_json())
     for problem in problems:
-        _say(problem)
+        say(problem)
     if only_not:
-        _say(f"{only_not} rows are only known not to be something, and left out")
+        say(f"{only_not} rows are only known not to be something, and left out")
     return EXIT_FAILED if problems else 0
 
 
@@ -165,7 +160,7 @@ def _list(args: argparse.Namespace) -> int:
             try:
                 rows.append(registry.get(id_))
             except SemifError as error:
-                _say(error)
+                say(error)
                 failed = True
     for revision in rows:
         c = revision.contents
@@ -186,7 +181,7 @@ def _show(args: argparse.Namespace) -> int:
         registry = Registry(args.home / ".sia" / "revisions")
         revision = registry.get(args.id) if args.id else registry.current()
     elif args.id not in (None, revision.id):
-        _say(f"no revision {args.id} is shipped; name its home with --home")
+        say(f"no revision {args.id} is shipped; name its home with --home")
         return EXIT_USAGE
     print(json.dumps({"id": revision.id, **msgspec.to_builtins(revision.contents)}, indent=1))
     return 0

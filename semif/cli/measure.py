@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semif.cli.arguments import add_model, add_readout, add_revision, add_threads, count, number
-from semif.cli.terminal import EXIT_USAGE, progress, put, say, table
-from semif.errors import EXIT_FAILED, EXIT_UNAVAILABLE, DecisionError, FileError
+from semif.cli.terminal import EXIT_USAGE, progress, put, reporter, say, table
+from semif.errors import EXIT_FAILED, EXIT_UNAVAILABLE, INSTALL, DecisionError, FileError
+from semif.log import LOW_MASS
 
 if TYPE_CHECKING:
     from semif.export import LabelledRow
@@ -121,14 +122,6 @@ def _time(text: str) -> datetime:
     return time.astimezone()  # one without a zone is local
 
 
-def _reporter(bad: list[object]) -> Report:
-    def report(problem: object) -> None:
-        say(problem)
-        bad.append(problem)
-
-    return report
-
-
 # eval
 
 
@@ -139,13 +132,13 @@ def _eval(args: argparse.Namespace) -> int:
     from semif.rows import golden
 
     bad: list[object] = []
-    found = _read(args.file, _reporter(bad)) if args.file else _entries(golden(), "golden")
+    found = _read(args.file, reporter(bad)) if args.file else _entries(golden(), "golden")
     rows = _sample(found, args.limit)
     model, revision = load(args.model, args.revision, args.readout)
     pinned = revision.contents
     again = () if args.once else orders(pinned.readout)
     with Engine(model, revision, args.threads) as engine, progress(len(rows), "eval") as advance:
-        judged = evaluate(engine, rows, _reporter(bad), again, args.batch, advance)
+        judged = evaluate(engine, rows, reporter(bad), again, args.batch, advance)
     measured = summary(judged, pinned.thresholds)
     result = {
         "file": str(args.file) if args.file else "golden",
@@ -166,8 +159,9 @@ def _eval(args: argparse.Namespace) -> int:
         print(_eval_text(result))
     if measured["low_mass"]:
         say(
-            f"allowed_token_mass is below 0.5 in {measured['low_mass']} of {measured['rows']} "
-            "rows: the prompt leads the model elsewhere than to the answers it is asked for"
+            f"allowed_token_mass is below {LOW_MASS} in {measured['low_mass']} of "
+            f"{measured['rows']} rows: the prompt leads the model "
+            "elsewhere than to the answers it is asked for"
         )
     if not judged:
         say("no row could be measured")
@@ -248,10 +242,10 @@ def _calibrate(args: argparse.Namespace) -> int:
     from semif.revision import DECIDE, WRITE, write
 
     if args.plot is not None and find_spec("matplotlib") is None:
-        say("matplotlib is missing; pip install 'sia-agent[dream]'")
+        say(f"matplotlib is missing; {INSTALL}")
         return EXIT_UNAVAILABLE
     bad: list[object] = []
-    rows = _sample(_calibration_rows(args.rows, _reporter(bad)), args.limit)
+    rows = _sample(_calibration_rows(args.rows, reporter(bad)), args.limit)
     if not rows:
         say(_NO_ROW)
         return EXIT_FAILED
@@ -263,7 +257,7 @@ def _calibrate(args: argparse.Namespace) -> int:
         return EXIT_USAGE
     model, parent = load(args.model, args.revision)
     with Engine(model, parent, args.threads) as engine, progress(len(rows), "rows") as advance:
-        answered = evaluate(engine, rows, _reporter(bad), advance=advance)
+        answered = evaluate(engine, rows, reporter(bad), advance=advance)
     if not answered:
         say(_NO_ROW)
         return EXIT_FAILED
@@ -367,7 +361,7 @@ def _verify(args: argparse.Namespace) -> int:
         say(f"{path} is no decision log")
         return EXIT_USAGE
     bad: list[object] = []
-    report = _reporter(bad)
+    report = reporter(bad)
     rows = []
     for line, value in numbered_rows(path, report):
         try:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from semif.errors import INSTALL, ModelError
+
 EXIT_USAGE = 2
 Advance = Callable[[int], object]
 
@@ -23,6 +25,25 @@ def put(row: Mapping[str, Any]) -> None:
     line = json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace")
     sys.stdout.buffer.write(line + b"\n")
     sys.stdout.buffer.flush()
+
+
+@contextmanager
+def needs_dream() -> Iterator[None]:
+    """What is imported inside comes with the extra dream: ModelError 69 when it is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ModelError.missing(f"{error.name} is missing; {INSTALL}") from error
+
+
+def reporter(bad: list[Any]) -> Callable[[Any], None]:
+    """Tells the person of a problem, and keeps it in `bad`."""
+
+    def report(problem: Any) -> None:
+        say(problem)
+        bad.append(problem)
+
+    return report
 
 
 @contextmanager

@@ -6,9 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semif.cli.arguments import add_model, add_readout, add_revision, count
-from semif.cli.terminal import EXIT_USAGE, say
-from semif.errors import EXIT_UNAVAILABLE
+from semif.cli.arguments import above_zero, add_model, add_readout, add_revision, count
+from semif.cli.terminal import EXIT_USAGE, needs_dream, say
 
 if TYPE_CHECKING:
     from semif.llama import Model
@@ -68,7 +67,7 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--epochs", type=count, default=2)
     group.add_argument("--batch", type=count, default=8, help="rows a step (default: 8)")
     group.add_argument("--shared", type=count, default=4, help="of them with one head (default: 4)")
-    group.add_argument("--rate", type=float, default=5e-4, help="peak learning rate")
+    group.add_argument("--rate", type=above_zero, default=5e-4, help="peak learning rate")
     group.add_argument(
         "--brier-weight", type=float, default=0.2, help="of the squared error of probabilities"
     )
@@ -87,7 +86,10 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--seed", type=int, default=0)
     group.add_argument("--threads", type=count, default=2)
     group.add_argument(
-        "--minutes", type=float, metavar="N", help="end training then, and keep the best so far"
+        "--minutes",
+        type=above_zero,
+        metavar="N",
+        help="end training then, and keep the best so far",
     )
     group.add_argument(
         "--resume", action="store_true", help="go on from the last checkpoint of the same run"
@@ -104,12 +106,9 @@ def run(args: argparse.Namespace) -> int:
         return EXIT_USAGE
     model, parent = _beginning(args)
     # Only now: torch must find the thread settings that the engine has made.
-    try:
+    with needs_dream():
         from semif.train import Plan, train
         from semif.training.processes import Processes
-    except ModuleNotFoundError as error:
-        say(f"{error.name} is missing; pip install 'sia-agent[dream]'")
-        return EXIT_UNAVAILABLE
     plan = Plan(
         epochs=args.epochs,
         layers=args.layers,

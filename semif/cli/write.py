@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 from pathlib import Path
 from typing import Any
 
-from semif.cli.terminal import EXIT_USAGE, put, say
-from semif.errors import EXIT_FAILED, EXIT_UNAVAILABLE, DecisionError, ModelError
+from semif.cli.arguments import above_zero, add_model, count
+from semif.cli.terminal import EXIT_USAGE, needs_dream, put, say
+from semif.errors import EXIT_FAILED, DecisionError, ModelError
 
 
 def add(commands: Any) -> None:
@@ -29,20 +29,20 @@ def _add_train(which: Any) -> None:
         "write.gguf is printed. Working files stay in DIR/work. Needs the extra dream.",
     )
     train.add_argument("--out", metavar="DIR", type=Path, required=True)
-    train.add_argument("--model", metavar="PATH", help="GGUF model (default: the embedded one)")
+    add_model(train)
     train.add_argument(
         "--pairs", metavar="FILE", type=Path, help="JSON lines (default: those shipped)"
     )
     train.add_argument("--start", metavar="FILE", type=Path, help="an adapter to go on from")
-    train.add_argument("--epochs", type=int, default=3)
-    train.add_argument("--batch", type=int, default=16, help="pairs a step (default: 16)")
-    train.add_argument("--rate", type=_above_zero, default=1e-3, help="peak learning rate")
-    train.add_argument("--rank", type=int, default=16, help="of a fresh adapter (default: 16)")
+    train.add_argument("--epochs", type=count, default=3)
+    train.add_argument("--batch", type=count, default=16, help="pairs a step (default: 16)")
+    train.add_argument("--rate", type=above_zero, default=1e-3, help="peak learning rate")
+    train.add_argument("--rank", type=count, default=16, help="of a fresh adapter (default: 16)")
     train.add_argument("--precision", choices=("auto", "float32", "bfloat16"), default="auto")
     train.add_argument("--seed", type=int, default=0)
-    train.add_argument("--threads", type=int, default=2)
+    train.add_argument("--threads", type=count, default=2)
     train.add_argument(
-        "--minutes", type=_above_zero, metavar="N", help="end then, and keep the best"
+        "--minutes", type=above_zero, metavar="N", help="end then, and keep the best"
     )
     train.add_argument("--resume", action="store_true", help="go on from the run's checkpoint")
     train.set_defaults(run=_train)
@@ -55,7 +55,7 @@ def _add_eval(which: Any) -> None:
         description="Print one JSON object: figures by task of the adapter, of the base without "
         "it, and of a larger model where one is named, and which tasks reach their bars.",
     )
-    evaluate.add_argument("--model", metavar="PATH", help="GGUF model (default: the embedded one)")
+    add_model(evaluate)
     evaluate.add_argument(
         "--adapter", metavar="FILE", type=Path, help="default: that of the revision"
     )
@@ -65,7 +65,9 @@ def _add_eval(which: Any) -> None:
     evaluate.add_argument(
         "--golden", metavar="FILE", type=Path, help="pairs (default: the golden set)"
     )
-    evaluate.add_argument("--limit", type=int, metavar="N", help="only so many rows, of all tasks")
+    evaluate.add_argument(
+        "--limit", type=count, metavar="N", help="only so many rows, of all tasks"
+    )
     evaluate.add_argument(
         "--base-rows",
         type=int,
@@ -83,7 +85,7 @@ def _add_eval(which: Any) -> None:
     evaluate.add_argument(
         "--written", metavar="FILE", type=Path, help="keep what was written, as JSON lines"
     )
-    evaluate.add_argument("--threads", type=int, default=2)
+    evaluate.add_argument("--threads", type=count, default=2)
     evaluate.set_defaults(run=_eval)
 
 
@@ -120,25 +122,10 @@ def _add_pin(which: Any) -> None:
     pin.set_defaults(run=_pin)
 
 
-def _above_zero(text: str) -> float:
-    """A number above zero, for argparse."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
-    return value
-
-
 def _train(args: argparse.Namespace) -> int:
     from semif.engine import load
     from semif.writing import pairs
 
-    for name in ("epochs", "batch", "rank", "threads"):
-        if getattr(args, name) < 1:
-            say(f"--{name} must be at least 1")
-            return EXIT_USAGE
     model, _ = load(args.model)
     file = args.pairs or pairs.shipped()
     known = pairs.read(file)
@@ -146,11 +133,8 @@ def _train(args: argparse.Namespace) -> int:
         what = f"{len(near)} pairs are near the golden set, as {dict(near[0].given)}; take them out"
         raise DecisionError(str(file), "input", f"{what} (semif write check)")
     # Only now: torch must find the thread settings that the engine has made.
-    try:
+    with needs_dream():
         from semif.writing.train import Plan, train
-    except ModuleNotFoundError as error:
-        say(f"{error.name} is missing; pip install 'sia-agent[dream]'")
-        return EXIT_UNAVAILABLE
     plan = Plan(
         epochs=args.epochs,
         batch=args.batch,

@@ -85,7 +85,7 @@ def calibrate(
     """
     rows = sorted(rows, key=lambda row: row.row.decision.phase)  # as `by_phase` gives them
     check_costs([row.row for row in rows], costs)
-    scored = [_scored(row) for row in rows]
+    scored = [Scored.of(row.row, row.answer.logits) for row in rows]
     texts = [normal_text(row.row.decision.state) for row in rows]
     old = {
         phase: Fit(parent.temperatures.get(phase, 1.0), parent.none_bias.get(phase, 0.0))
@@ -152,17 +152,6 @@ def rows_sha256(rows: Sequence[Judged]) -> str:
     for row in rows:
         digest.update(json.dumps(row.row.to_json(), sort_keys=True, default=dict).encode() + b"\n")
     return digest.hexdigest()
-
-
-def _scored(row: Judged) -> Scored:
-    logits = row.answer.logits
-    none = {option.id for option in row.row.decision.options if option.means_none}
-    return Scored(
-        phase=row.row.decision.phase,
-        scores=np.array(list(logits.values())),
-        none=np.array([id_ in none for id_ in logits]),
-        right=list(logits).index(str(row.row.outcome)),
-    )
 
 
 @dataclass(frozen=True)

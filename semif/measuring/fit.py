@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from semif.export import LabelledRow
 from semif.measuring import measures
 from semif.serving.systemone import TYPES
 
@@ -32,6 +33,17 @@ class Scored:
     scores: np.ndarray
     none: np.ndarray
     right: int
+
+    @classmethod
+    def of(cls, row: LabelledRow, scores: Mapping[str, float]) -> Scored:
+        """A row that names its right option, with its scores by option."""
+        none = {option.id for option in row.decision.options if option.means_none}
+        return cls(
+            phase=row.decision.phase,
+            scores=np.array(list(scores.values())),
+            none=np.array([id_ in none for id_ in scores]),
+            right=list(scores).index(str(row.outcome)),
+        )
 
     def log_probs(self, fit: Fit) -> np.ndarray:
         """Log probability by option, as the engine computes it."""

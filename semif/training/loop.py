@@ -260,11 +260,7 @@ class Loop:
 
 def scored(examples: Sequence[Example], scores: Sequence[np.ndarray]) -> list[Scored]:
     """Examples with their scores by option."""
-    result = []
-    for example, values in zip(examples, scores, strict=True):
-        decision = example.label.decision
-        none = {option.id for option in decision.options if option.means_none}
-        means_none = np.array([id_ in none for id_ in example.ids])
-        assert example.target.right is not None  # only such rows are held out
-        result.append(Scored(decision.phase, values, means_none, example.target.right))
-    return result
+    return [
+        Scored.of(example.label, dict(zip(example.ids, values, strict=True)))
+        for example, values in zip(examples, scores, strict=True)
+    ]

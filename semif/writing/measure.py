@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from semif.errors import ModelError
+from semif.errors import INSTALL, ModelError
 from semif.writing.facts import broken, fault, in_language, kept, spoken
 from semif.writing.pairs import Pair
 from semif.writing.tasks import Task, Value, load
@@ -147,7 +147,7 @@ def _chrf(said: Sequence[str], references: Sequence[str]) -> float:
     try:
         from sacrebleu.metrics import CHRF
     except ModuleNotFoundError as error:
-        raise ModelError.missing("sacrebleu is missing; pip install 'sia-agent[dream]'") from error
+        raise ModelError.missing(f"sacrebleu is missing; {INSTALL}") from error
     return round(CHRF().corpus_score(list(said), [list(references)]).score, 2)
 
 
