@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from queue import SimpleQueue
 
 from semif.log import DecisionLog
 from semif.revision import Registry
@@ -23,6 +24,7 @@ from sia.errors import SOME_FAILED
 from sia.events import Emit, Event, Notice, Ready, Said, Traced, TurnEnded
 from sia.generator.manual import ManualGenerator
 from sia.home import Home, new_session
+from sia.inlets import Inlets
 from sia.intake import Intake
 from sia.loop import Arrival, Loop
 from sia.machine import Machine
@@ -75,6 +77,8 @@ class Agent:
         self._early_stop: int | None = None
         self._stop_watch = threading.Event()
         self._intake: Intake | None = None
+        self._inlets: Inlets | None = None
+        self._scripts_over: SimpleQueue[str | None] = SimpleQueue()
         self.loop: Loop | None = None
         self.brain: Brain | None = None
         self.holder = TreeHolder(home.skill_roots)
@@ -161,6 +165,7 @@ class Agent:
         self._alarm = Alarm(self._next_due, self._ring, self.loop.fail)
         self._alarm.start()
         self._intake.start()
+        self._inlets.start()
         self.emit(Ready(self.brain.decide.revision))
         # The one asked last comes last: it is the one that an answer goes to.
         for run in sorted(self.store.runs("asking"), key=lambda run: run.requeued):
@@ -169,6 +174,7 @@ class Agent:
             code = self.loop.run()
         finally:
             self._intake.stop()
+            self._inlets.stop()
         if code == 0:
             self.store.set_meta("ended", "1")
             # Told to stop, it did as told; left to end by itself, what failed counts.
@@ -219,7 +225,7 @@ class Agent:
             work=self.home.work,
             tasks=self.home.tasks,
             environment=os.environ,
-            on_change=lambda id: None,  # whoever waits for a script is woken by Scripts itself
+            on_change=self._scripts_over.put,
         )
 
     def _build(
@@ -229,6 +235,9 @@ class Agent:
         lost_scripts(session, lambda id: (self.home.scripts / id / "script.json").exists())
         if session.n == 0:
             scripts.forget(known)
+        for script in session.scripts():  # one may have ended while nobody looked
+            if script.mode == "background" and script.status == "running":
+                self._scripts_over.put(script.id)
         decisions = DecisionLog(self.home.decisions, lambda text: self.emit(Traced(text)))
         questions, config = Questions.load(), self.home.config
         guard = config.skills.guard
@@ -271,6 +280,10 @@ class Agent:
             self._intake = Intake(
                 self.store, self.loop, scheduler, decisions, self.emit, config.queue.limit
             )
+            self._inlets = Inlets(
+                self.home, self._intake, self.store, scripts, self._scripts_over, self._warn,
+                self.loop.fail,
+            )  # fmt: skip
             if self._closing:
                 self._intake.close()
             if self._early_stop is not None:

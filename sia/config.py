@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import string
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -88,6 +89,27 @@ class ScriptsConfig(Section):
     """Of each stream, on disk."""
 
 
+class IntakeConfig(Section):
+    high_stakes: float = 0.8
+    """P(interrupt) from which a process of a high-stakes skill yields, to a source it permits."""
+
+
+WATCH_FIELDS = ("path", "name", "change")
+
+
+class WatchConfig(Section):
+    path: str
+    """A file or a folder, relative to the home."""
+    text: str = "the file {path} was {change}"
+    """What comes in; {path}, {name} and {change} (added, changed, removed) are put in."""
+    pattern: str = "*"
+    """Of a folder, only files with such names."""
+    recursive: bool = False
+    """Of a folder, what lies deeper too."""
+    seconds: float = 1.0
+    """How long a file must have been left alone."""
+
+
 class QueueConfig(Section):
     limit: int = 1000
     """Requests that may wait; one more is refused and the sender is told."""
@@ -136,6 +158,8 @@ class Config(Section):
     decider: DeciderConfig = DeciderConfig()
     generator: GeneratorConfig = GeneratorConfig()
     scripts: ScriptsConfig = ScriptsConfig()
+    intake: IntakeConfig = IntakeConfig()
+    watch: list[WatchConfig] = []
     queue: QueueConfig = QueueConfig()
     loop: LoopConfig = LoopConfig()
     skills: SkillsConfig = SkillsConfig()
@@ -164,6 +188,14 @@ def section(config: Config, name: str) -> dict[str, Any]:
     return msgspec.structs.asdict(value) if isinstance(value, Section) else {}
 
 
+def _members(config: Config, name: str) -> list[tuple[str, Section]]:
+    """(name, section) of a section; of a list of them, each with its index."""
+    value = getattr(config, name)
+    if isinstance(value, Section):
+        return [(name, value)]
+    return [(f"{name}[{index}]", item) for index, item in enumerate(value)]
+
+
 def _names(kind: type) -> list[str]:
     return [field.name for field in msgspec.structs.fields(kind)]
 
@@ -176,13 +208,17 @@ def _explain(error: msgspec.ValidationError, path: Path) -> ConfigError:
     unknown = re.search(r"unknown field `([^`]*)`", text)
     if unknown:
         key = unknown.group(1)
-        names = _names(type(getattr(Config(), where))) if where else _names(Config)
+        names = _names(_kind(where)) if where else _names(Config)
         near = difflib.get_close_matches(key, names, 1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(names)}"
         full = f"{where}.{key}" if where else key
         return ConfigError(f"{path}: unknown key {full}; {hint}")
     reason = text.split(" - at")[0]
     return ConfigError(f"{path}: {where or 'the file'}: {reason[:1].lower()}{reason[1:]}")
+
+
+def _kind(where: str) -> type:
+    return WatchConfig if where.startswith("watch[") else type(getattr(Config(), where))
 
 
 def load(path: Path) -> Config:
@@ -236,6 +272,10 @@ def _check(config: Config, path: Path) -> None:
         raise ConfigError(f"{path}: decider.dialect is openai: set decider.model too")
     if config.decider.token_env and config.decider.token_file:
         raise ConfigError(f"{path}: set decider.token_env or decider.token_file, not both")
+    tau = config.intake.high_stakes
+    need("intake.high_stakes", 0 <= tau <= 1, "from 0 to 1")
+    for index, watch in enumerate(config.watch):
+        _check_watch(watch, f"{path}: watch[{index}]")
     if config.person.timezone:
         from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -248,13 +288,37 @@ def _check(config: Config, path: Path) -> None:
             ) from None
 
 
+def _check_watch(watch: WatchConfig, where: str) -> None:
+    if not watch.path.strip():
+        raise ConfigError(f"{where}.path is empty: name a file or a folder")
+    if "\0" in watch.path:
+        raise ConfigError(f"{where}.path holds a NUL character")
+    if not 0 < watch.seconds <= 3600:
+        raise ConfigError(f"{where}.seconds = {watch.seconds}: must be above 0, at most 3600")
+    try:
+        parts = list(string.Formatter().parse(watch.text))
+    except ValueError as error:
+        raise ConfigError(f"{where}.text: {error}; a brace is written {{{{ or }}}}") from None
+    for _, name, spec, conversion in parts:
+        if name is not None and (name not in WATCH_FIELDS or spec or conversion):
+            known = ", ".join(f"{{{known}}}" for known in WATCH_FIELDS)
+            raise ConfigError(f"{where}.text: {{{name}}} must be one of {known}, and no more")
+    if not watch.text.strip():
+        raise ConfigError(f"{where}.text is empty: say what is to come in")
+
+
 def origins(path: Path) -> list[tuple[str, Any, str]]:
     """(key, value, where it came from) of every key, in order."""
     config = load(path)
     data: dict[str, Any] = tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
     rows = []
     for name in _names(Config):
-        for key, value in section(config, name).items():
-            set_here = key in data.get(name, {})
-            rows.append((f"{name}.{key}", value, path.name if set_here else "default"))
+        given = data.get(name, {})
+        members = _members(config, name)
+        if not members:
+            rows.append((name, [], "default"))
+        for index, (label, member) in enumerate(members):
+            here = given[index] if isinstance(given, list) else given
+            for key, value in msgspec.structs.asdict(member).items():
+                rows.append((f"{label}.{key}", value, path.name if key in here else "default"))
     return rows

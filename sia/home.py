@@ -76,6 +76,21 @@ class Home:
         return self.state / "socket"
 
     @property
+    def event_socket(self) -> Path:
+        """Where other programs send lines."""
+        return self.state / "events"
+
+    @property
+    def spool(self) -> Path:
+        """Where other programs drop files."""
+        return self.folder / "spool"
+
+    @property
+    def spooled(self) -> Path:
+        """Where they lie until they are kept."""
+        return self.state / "spool"
+
+    @property
     def zone(self) -> tzinfo:
         return timezone(self.config.person.timezone)
 
@@ -150,7 +165,7 @@ def open_home(folder: Path) -> Home:
         for path in (folder, home.contexts, home.tasks / "reminders", home.state, home.work):
             path.mkdir(parents=True, exist_ok=True)
         home.state.chmod(0o700)
-        for path in (home.log, home.scripts, home.revisions):
+        for path in (home.log, home.scripts, home.revisions, home.spool, home.spooled):
             path.mkdir(mode=0o700, exist_ok=True)
         user = folder / "user.md"
         if not user.exists():

@@ -3,24 +3,34 @@ so that it is heard while a script or a generation runs."""
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from semif.errors import DecisionError
 from semif.log import DecisionLog
-from sia.events import Admitted, Emit, Notice
+from sia.errors import SiaError
+from sia.events import Admitted, Emit, Notice, Routed
 from sia.loop import Arrival, Loop
 from sia.scheduler import Admission, Scheduler
-from sia.sources import SOURCES
+from sia.sources import SOURCES, Limiter
 from sia.store import Input, Run, Store
 
 INPUT_LIMIT = 100_000  # characters
+NO_MARKS: Mapping[str, str] = {}
+
+
+class OverLimit(SiaError):
+    """More came from a source than it may; this one was not taken."""
 
 
 class Intake:
-    """Admits inputs, oldest first. ``limit``: requests that may wait."""
+    """Admits inputs: by source in the order of the table, then the oldest. ``limit``: requests that
+    may wait. ``clock``: seconds, for the limits of the sources."""
 
     def __init__(
         self,
@@ -30,11 +40,15 @@ class Intake:
         log: DecisionLog,
         emit: Emit,
         limit: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._loop, self._scheduler, self._log = store, loop, scheduler, log
         self._emit, self._limit = emit, limit
         self._wake = threading.Condition()
-        self._inbox: deque[Input] = deque(store.inputs())
+        self._inbox: dict[str, deque[Input]] = {name: deque() for name in SOURCES}
+        for item in store.inputs():
+            self._inbox[item.source].append(item)
+        self._limiters = {name: Limiter(source, clock) for name, source in SOURCES.items()}
         self._held: deque[Input] = deque()
         self._closing = self._stopped = False
         self.refused = 0
@@ -43,44 +57,85 @@ class Intake:
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, text: str, source: str) -> str:
-        """Keep an input and have it admitted; its run id. On disk when this returns."""
-        item = self._store.add_input(source, text, datetime.now(UTC))
+    def submit(self, text: str, source: str, marks: Mapping[str, str] = NO_MARKS) -> str:
+        """Keep an input and have it admitted; its run id. On disk when this returns, and in the
+        same commit ``marks``, by which its sender knows that it was kept.
+
+        Raises OverLimit where the source is refused what is over its limit.
+        """
         with self._wake:
-            self._inbox.append(item)
-            self._wake.notify()
+            refused = SOURCES[source].over == "refused" and not self._limiters[source].take()
+            tells = refused and self._limiters[source].tells()
+        if refused:
+            text = _over(source, "this one was not taken")
+            if tells:
+                self._emit(Notice(text, "warning"))
+            raise OverLimit(text)
+        with self._store.transaction():
+            item = self._store.add_input(source, text, datetime.now(UTC))
+            for key, value in marks.items():
+                self._store.set_meta(key, value)
+        with self._wake:
+            self._inbox[source].append(item)
+            self._wake.notify_all()
         return item.run
+
+    def room(self, source: str) -> bool:
+        """Wait until less of ``source`` is unadmitted than may come at once, so that a flood stays
+        where it comes from. False when no more is admitted."""
+        with self._wake:
+            self._wake.wait_for(
+                lambda: self._stopped or len(self._inbox[source]) < SOURCES[source].burst
+            )
+            return not self._stopped
 
     def close(self) -> None:
         """No more will be submitted; the loop is told once all is admitted."""
         with self._wake:
             self._closing = True
-            self._wake.notify()
+            self._wake.notify_all()
 
     def stop(self) -> None:
         """Leave what is not yet admitted for the next start."""
         with self._wake:
             self._stopped = True
-            self._wake.notify()
+            self._wake.notify_all()
         self._thread.join()  # the database and the models are closed next
 
     def release(self) -> None:
         """The loop is idle: held inputs may be looked at again."""
         with self._wake:
-            self._wake.notify()
+            self._wake.notify_all()
 
     def _next(self) -> Input | None:
         """The next input to admit; None when stopped. Once nothing more is to be submitted and all
         is admitted the loop is told, but what comes in by the socket is still heard."""
-        with self._wake:
-            while not self._stopped:
+        while True:
+            with self._wake:
+                if self._stopped:
+                    return None
                 if self._held and self._loop.idle():
                     return self._held.popleft()
-                if self._inbox:
-                    return self._inbox.popleft()
-                if self._closing and not self._held and not self._loop.finished:
-                    self._loop.finish()
-                self._wake.wait()
+                item = self._heard()
+                if item:
+                    self._wake.notify_all()  # there is room for another
+                    return item
+                over = [name for name, inbox in self._inbox.items() if inbox]
+                told = [name for name in over if self._limiters[name].tells()]
+                if not told:
+                    if self._closing and not self._held and not over and not self._loop.finished:
+                        self._loop.finish()
+                    waits = [self._limiters[name].wait() for name in over]
+                    self._wake.wait(min(waits, default=None))
+            for name in told:
+                self._emit(Notice(_over(name, "the rest waits, and is not lost"), "warning"))
+
+    def _heard(self) -> Input | None:
+        """The next input that is within the limit of its source."""
+        for name, inbox in self._inbox.items():
+            # What may be refused was within the limit when it was taken.
+            if inbox and (SOURCES[name].over == "refused" or self._limiters[name].take()):
+                return inbox.popleft()
         return None
 
     def _run(self) -> None:
@@ -130,6 +185,9 @@ class Intake:
         to = admission.run
         # Told first, so that whoever answered hears what the answer leads to.
         self._emit(Admitted(item.run, admission.action, item.text, admission.urgency, to))
+        if admission.skill:
+            answer = admission.answers[-1]
+            self._emit(Routed(item.run, admission.skill, answer.probs[answer.selected]))
         self._loop.deliver(Arrival(replace(item, run=to) if to else item, admission))
 
     def _apply(self, item: Input, admission: Admission) -> Admission:
@@ -148,8 +206,12 @@ class Intake:
                         arrived=item.time,
                         requeued=item.time,
                         preempts=admission.action == "preempt",
+                        skill=admission.skill,
                     )
                 )
+                if admission.skill:  # found already; a way that its outcome may prove right
+                    way = [[admission.answers[-1].decision.id, admission.answers[-1].selected]]
+                    self._store.set_meta(f"rows_{item.run}", json.dumps(way))
             case "answer":
                 return self._answer(admission, item.time)
             case "stdin":
@@ -172,3 +234,8 @@ class Intake:
         goes_on = replace(run, status="waiting", question="", preempts=True)
         self._store.save_run(replace(goes_on, answered=time.isoformat()))
         return admission
+
+
+def _over(source: str, fate: str) -> str:
+    rate = SOURCES[source].rate
+    return f"more than {rate:g} inputs a minute came from the source {source}; {fate}"

@@ -16,9 +16,10 @@ from sia.entries import InputEntry, Iteration, ProcessView, QueuedView, Text, Wr
 from sia.events import Emit, Said, TurnEnded
 from sia.recorder import Recorder
 from sia.redact import redact
-from sia.scheduler import Admission, Situation
+from sia.scheduler import Admission, Preemption, Situation
 from sia.scripts import Cancel
 from sia.session import Session
+from sia.sources import SOURCES
 from sia.steps import Steps
 from sia.store import Input, Run, Store
 from sia.turn import Turn
@@ -54,7 +55,7 @@ class Loop:
         self._wake = threading.Condition()
         self._arrivals: list[Arrival] = []
         self._current: Run | None = None
-        self._preemptor = ""
+        self._preemptor: Arrival | None = None
         self._shown: list[int] = []
         self._finished = False
         self._exit: int | None = None
@@ -103,12 +104,12 @@ class Loop:
     def _take_process(self) -> Run | None:
         """The process of this turn: the current one, unless preempted, else the queue's head."""
         with self._wake:
-            preemptor, self._preemptor = self._preemptor, ""
+            preemptor, self._preemptor = self._preemptor, None
             if self._exit is None:
                 self.cancel.clear()
         # The one that goes first may have been taken from the queue before it was told of here.
-        if preemptor and self._current and self._current.id != preemptor:
-            self._displace(self._current, preemptor)
+        if preemptor and self._current and self._yields(self._current, preemptor):
+            self._displace(self._current, preemptor.input.run)
             self._current = None
         if self._current is None:
             head = self._head()
@@ -123,6 +124,13 @@ class Loop:
         requeued = replace(run, status="waiting", requeued=self._clock(), displaced_by=by)
         self._store.save_run(replace(requeued, attempt=run.attempt + 1, preempts=False))
 
+    def _yields(self, current: Run, arrival: Arrival) -> bool:
+        """Whether ``current`` makes way. It may not be what ran when the input was admitted."""
+        item, admission = arrival.input, arrival.admission
+        return current.id != item.run and self._steps.preemption(current).yields(
+            SOURCES[item.source], admission.interrupt, admission.skill
+        )
+
     def _set_current(self, run: Run | None) -> None:
         with self._wake:
             self._current = run
@@ -133,6 +141,7 @@ class Loop:
             arrivals, self._arrivals = self._arrivals, []
         for arrival in arrivals:
             self._enter(arrival, turn)
+        turn.heard = len(turn.decided)
         return arrivals
 
     def _enter(self, arrival: Arrival, turn: Turn) -> None:
@@ -200,6 +209,7 @@ class Loop:
         question = asking.open_question if asking else {}
         return Situation(
             process=self._view(current) if current else None,
+            preemption=self._steps.preemption(current) if current else Preemption(),
             asking=asking.id if asking else "",
             question=question.get("text") or (asking.text if asking else ""),
             options=tuple(question.get("options") or ()),
@@ -210,8 +220,11 @@ class Loop:
         """An input was admitted; what must last about it is in the database already."""
         with self._wake:
             self._arrivals.append(arrival)
-            if arrival.admission.action == "preempt":
-                self._preemptor = arrival.input.run
+            current = self._current
+            preempts = arrival.admission.action == "preempt"
+            # Else it goes first once the current one has ended.
+            if preempts and (current is None or self._yields(current, arrival)):
+                self._preemptor = arrival
                 self.cancel.set()
             self._wake.notify_all()
 

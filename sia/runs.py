@@ -29,10 +29,12 @@ from sia.skills.calls import Outcome, Payload, Suspended
 from sia.skills.host import WorkerPool
 from sia.skills.manifest import Manifest
 from sia.skills.tree import Tree
+from sia.sources import SOURCES
 from sia.store import Run, Store
 from sia.turn import Result, Turn
 
 VERIFY_SECONDS = 10.0
+ASKED_SHOWN = 200  # characters of a request inside a question
 
 
 @dataclass
@@ -199,7 +201,7 @@ class Calls:
         self._suspend(ordinal, "ask", question, options)
 
     def _call_confirm(self, ordinal: int, question: str) -> bool:
-        if self._runs.yes:
+        if self._runs.yes and SOURCES[self._run.source].confirmed:
             return True
         self._suspend(ordinal, "confirm", question, ["yes", "no"])
 
@@ -273,11 +275,28 @@ class Calls:
         key = f"{run.id}-{self._action}-{ordinal}"
         stored = store.result(run.id, self._action, ordinal)
         if stored is None:
+            self._grant(ordinal, name)
             store.save_result(run.id, self._action, ordinal, name, None, "intended")
             return {"status": "new", "key": key, "value": None}
         _, known, value = stored
         status = "confirmed" if known == "done" else "unknown"
         return {"status": status, "key": key, "value": value}
+
+    def _grant(self, ordinal: int, name: str) -> None:
+        """Let an effect outside be done that no person asked for, once the person said yes to it,
+        or to another question of its run. Raises Failed at a no."""
+        store, run = self._runs.store, self._run
+        outside = self._tree.skill(run.skill).effects == "outside"
+        if not outside or SOURCES[run.source].confirmed or store.confirmed(run.id):
+            return
+        if any(result.method == "confirm" and result.value for result in self.results):
+            return
+        # An answer to this question is kept beside the effect, under a name of its own.
+        if store.result(run.id, f"{self._action}!", ordinal):
+            raise Failed(f"not done, as you said: {name}")
+        asker = f"the source {run.source} asks for it, not you: {run.text[:ASKED_SHOWN]}"
+        self._action = f"{self._action}!"
+        self._suspend(ordinal, "confirm", f"Shall I do this: {name}? ({asker})", ["yes", "no"])
 
     def _effect_end(self, ordinal: int, name: str, value: Any) -> None:
         self._runs.store.save_result(self._run.id, self._action, ordinal, name, value)

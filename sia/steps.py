@@ -34,6 +34,7 @@ from sia.navigate import UNCOVERED, Navigator
 from sia.prompt import prompt
 from sia.redact import redact
 from sia.runs import Runs, asked
+from sia.scheduler import Preemption
 from sia.scripts import Cancel, Output, Refused, Scripts, ScriptState
 from sia.scripts.policy import Author
 from sia.session import Session
@@ -190,6 +191,21 @@ class Steps:
             return False
         skill = self._skill(run)
         return skill is None or not skill.has_code
+
+    def preemption(self, run: Run) -> Preemption:
+        """What it takes to displace ``run``."""
+        skill = self._skill(run)
+        if skill is None:
+            return Preemption(run.source)
+        tree = self.tree()
+        brakes = [
+            (other.id, other.description)
+            for other in tree.category(skill.category).skills
+            if other.brakes and other.id != skill.id
+            and not tree.available(other, self.home.setting)
+        ]
+        tau = self.home.config.intake.high_stakes if skill.stakes == "high" else 0.0
+        return Preemption(run.source, skill.interrupted_by, tau, tuple(brakes))
 
     def _skill(self, run: Run) -> Manifest | None:
         if run.skill in ("", UNCOVERED):

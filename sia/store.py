@@ -325,6 +325,11 @@ class Store:
                 (run, action, ordinal, method, status, json.dumps(value)),
             )
 
+    def confirmed(self, run: str) -> bool:
+        """Whether the person said yes to a question of ``run``."""
+        sql = "SELECT 1 FROM results WHERE run = ? AND method = 'confirm' AND value = 'true'"
+        return bool(self._rows(sql, run))
+
     def drop_results(self, run: str, action: str) -> None:
         with self.transaction() as db:
             db.execute("DELETE FROM results WHERE run = ? AND action = ?", (run, action))

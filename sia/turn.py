@@ -24,7 +24,8 @@ class Result:
 
 @dataclass
 class Turn:
-    """run: the process as it stands now. decided: (answer, id of what it was made from).
+    """run: the process as it stands now. decided: (answer, id of what it was made from), the first
+    ``heard`` of them about what came in.
     messages: words for the person. before and after: events told before and after the words,
     all of it once the record is on disk."""
 
@@ -32,6 +33,7 @@ class Turn:
     response: Response | None = None
     generator: str = ""
     decided: list[tuple[Answer, str]] = field(default_factory=list)
+    heard: int = 0
     messages: list[tuple[str, str]] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     labels: list[Label] = field(default_factory=list)
@@ -46,7 +48,7 @@ class Turn:
         right by its success: that a mail went out says nothing of whom it should have reached."""
         return [
             [answer.decision.id, answer.selected]
-            for answer, _ in self.decided
+            for answer, _ in self.decided[self.heard :]
             if answer.decision.phase.startswith("navigate")
         ]
 

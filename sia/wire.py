@@ -7,13 +7,12 @@ A client sends ``{"input": text}`` and hears ``Kept`` and the events of that run
 from __future__ import annotations
 
 import json
-import os
 import socket
 import socketserver
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from queue import Queue
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from sia.errors import SiaError, Unavailable
 from sia.events import Admitted, Ended, Event, Kept
+from sia.sockets import short
 from sia.store import OPEN
 
 if TYPE_CHECKING:
@@ -44,23 +44,13 @@ def from_json(line: bytes) -> Event | None:
     return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
 
 
-@contextmanager
-def _short(path: Path) -> Iterator[str]:
-    """A name for ``path`` that fits into the 108 bytes a socket address has."""
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)
-
-
 class Server:
     """Listens until closed; each client has a thread."""
 
     def __init__(self, agent: Agent, path: Path) -> None:
         self._path = path
         path.unlink(missing_ok=True)
-        with _short(path) as name:
+        with short(path) as name:
             self._server = _Server(name, _Client)
         path.chmod(0o600)
         self._server.agent = agent
@@ -148,7 +138,7 @@ class Connection:
         """Raises Unavailable when nobody listens."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            with _short(path) as name:
+            with short(path) as name:
                 self._socket.connect(name)
         except OSError as error:
             self._socket.close()

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from sia.errors import SiaError
+from sia.sources import SOURCES
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 REQUIREMENT = re.compile(r"config:\w+(\.\w+)+|(binary|socket):\S+")
 MAX_NAME, MAX_DESCRIPTION, MAX_BYTES = 64, 1024, 1_000_000
-PLAIN_KEYS = ("inputs", "actions", "interrupted-by", "requires", "degrade", "budget")
+PLAIN_KEYS = ("inputs", "actions", "interrupted-by", "interrupts", "requires", "degrade", "budget")
 WORDS = {
     "stakes": ("low", "high"),
     "effects": ("none", "local", "outside"),
@@ -55,7 +56,8 @@ class Manifest:
     actions: tuple[str, ...] = ()
     budget: Budget = Budget()
     stakes: str = "low"  # low | high
-    interrupted_by: tuple[str, ...] = ()  # sources of input
+    interrupted_by: tuple[str, ...] = ()  # the only sources it yields to; none named: all
+    brakes: bool = False  # always may interrupt what runs of its category
     effects: str = "local"  # none | local | outside
     requires: tuple[str, ...] = ()  # config:SECTION.KEY, binary:NAME, socket:PATH
     degrade: str = ""  # the goal when over budget
@@ -86,6 +88,7 @@ def parse_skill(folder: Path) -> Manifest:
         if not REQUIREMENT.fullmatch(requirement):
             allowed = "config:SECTION.KEY, binary:NAME or socket:PATH"
             raise MalformedSkill(path, f"sia-requires: {requirement!r} is not {allowed}")
+    stakes = words["stakes"] or "low"
     script = folder / "skill.py"
     code = (_text(script) or "\n") if script.is_file() else ""
     functions = _functions(script, code)
@@ -99,8 +102,9 @@ def parse_skill(folder: Path) -> Manifest:
         inputs=_list(given, "inputs"),
         actions=actions,
         budget=_budget(path, given.get("budget", "")),
-        stakes=words["stakes"] or "low",
-        interrupted_by=_list(given, "interrupted-by"),
+        stakes=stakes,
+        interrupted_by=_sources(path, given) or (("typed",) if stakes == "high" else ()),
+        brakes=_brakes(path, given),
         effects=words["effects"] or "local",
         requires=requires,
         degrade=given.get("degrade", "").strip(),
@@ -195,6 +199,24 @@ def _metadata(path: Path, head: Mapping[str, Any]) -> dict[str, str]:
 
 def _list(given: Mapping[str, str], key: str) -> tuple[str, ...]:
     return tuple(given.get(key, "").replace(",", " ").split())
+
+
+def _sources(path: Path, given: Mapping[str, str]) -> tuple[str, ...]:
+    names = _list(given, "interrupted-by")
+    for name in names:
+        if name not in SOURCES:
+            known = ", ".join(SOURCES)
+            raise MalformedSkill(path, f"sia-interrupted-by: {name!r} is no source; known: {known}")
+    return names
+
+
+def _brakes(path: Path, given: Mapping[str, str]) -> bool:
+    """Whether it may always interrupt its category; another's would be for its author to grant."""
+    names, own = _list(given, "interrupts"), path.parent.parent.name
+    for name in names:
+        if name != own:
+            raise MalformedSkill(path, f"sia-interrupts: {name!r} is not its own category, {own!r}")
+    return bool(names)
 
 
 def _word(path: Path, given: Mapping[str, str], key: str, allowed: tuple[str, ...]) -> str:

@@ -46,7 +46,8 @@ def policy(decision: Decision) -> str | dict[str, float]:
     ids = [option.id for option in decision.options]
     match decision.phase:
         case "contains_request":
-            return "no" if "thanks" in words else "yes"
+            told = text.startswith("the background script ")  # it ended
+            return "no" if told or "thanks" in words else "yes"
         case "interrupt":
             return "interrupt" if words[0] == "now" else "defer"
         case "urgency":

@@ -46,6 +46,16 @@ def path(tmp_path: Path) -> Path:
         ("[generator]\ncontext = 512", "generator.context = 512: must be above max_tokens, 512"),
         ("[loop]\ncontext_limit = 101", "loop.context_limit = 101: must be from 1 to 100"),
         ("[loop]\ncontext_notice = 0", "loop.context_notice = 0: must be from 1 to 100"),
+        ("[intake]\nhigh_stakes = 1.5", "intake.high_stakes = 1.5: must be from 0 to 1"),
+        ("[[watch]]\npth = 'a'", "unknown key watch[0].pth; did you mean path?"),
+        ("[[watch]]\ntext = 'a'", "watch[0]: object missing required field `path`"),
+        ("[[watch]]\npath = ' '", "watch[0].path is empty: name a file or a folder"),
+        ('[[watch]]\npath = "a\\u0000b"', "watch[0].path holds a NUL character"),
+        ("[[watch]]\npath = 'a'\ntext = ''", "watch[0].text is empty: say what is to come in"),
+        ("[[watch]]\npath = 'a'\ntext = '{path.x}'", "{path.x} must be one of {path}, {name}"),
+        ("[[watch]]\npath = 'a'\ntext = '{path!r}'", "{change}, and no more"),
+        ("[[watch]]\npath = 'a'\ntext = '{path'", "expected '}' before end of string; a brace is"),
+        ("[[watch]]\npath = 'a'\nseconds = 0", "watch[0].seconds = 0.0: must be above 0, at most"),
         ("[generator]\nkind = 'openai'", "generator.kind is openai: set generator.url too"),
         ("[person]\ntimezone = 'Mars/Base'", "person.timezone = 'Mars/Base': not a time zone"),
         ("[person]\ntimezone = '../../etc/passwd'", "not a time zone; e.g. Europe/Berlin"),
@@ -91,7 +101,12 @@ def test_each_value_knows_where_it_came_from(path: Path) -> None:
     assert rows["generator.proven"] == (None, "default")
     assert list(rows)[0] == "person.name" and len(rows) == sum(
         len(section(Config(), name)) for name in Config.__struct_fields__
-    )
+    ) + 1
+    assert rows["watch"] == ([], "default")
+    path.write_text('[[watch]]\npath = "a"\n[[watch]]\npath = "b"\nseconds = 2\n')
+    rows = {key: (value, origin) for key, value, origin in origins(path)}
+    assert rows["watch[1].seconds"] == (2.0, "sia.toml")
+    assert rows["watch[0].seconds"] == (1.0, "default") and "watch" not in rows
 
 
 def test_a_section_by_name() -> None:

@@ -3,9 +3,12 @@
 import threading
 
 from sia.entries import Script
-from sia.events import Admitted, Asked, Ended, Said, TurnEnded
+from sia.events import Admitted, Asked, Ended, Routed, Said, TurnEnded
 from sia.generator.manual import ManualGenerator
 from sia.generator.testing import until_cancelled
+from sia.loop import Arrival
+from sia.scheduler import Admission
+from sia.store import Run
 
 ECHO = """
 def act(ctx):
@@ -176,3 +179,134 @@ def test_a_question_of_the_displaced_stays_open(make, skill) -> None:
     rig.say("re four")
     rig.wait(Said, text="So re four")
     assert rig.end() == 0 and len(rig.asked) == 1
+
+
+# stakes and authority
+
+DRIVE = """
+import pathlib, time
+
+def begin(ctx):
+    ctx.state["at"] = "the crossing"
+    ctx.say("begun")
+
+def go_on(ctx):
+    while not pathlib.Path({gate!r}).exists():
+        time.sleep(0.02)
+    ctx.say(f"past {{ctx.state['at']}}")
+"""
+
+
+def drive(skill, home, more: str = "sia-stakes: high") -> None:
+    skill("drive", DRIVE.format(gate=str(home / "gate")), actions="begin go_on", more=more)
+    skill("echo", ECHO)
+    skill("brake", "def act(ctx):\n    ctx.say('braked')\n", more="sia-interrupts: demo")
+
+
+def policy_of(rigs, p: float):
+    """As ever, but what interrupts does so with probability ``p``, and ``whoa`` means the brake."""
+
+    def decide(decision):
+        text = decision.state.get("input", "")
+        if decision.phase == "interrupt" and text.startswith(("now", "whoa")):
+            return {"interrupt": p, "defer": 1 - p}
+        if decision.phase == "navigate_skill" and text.startswith("whoa"):
+            return "brake"
+        return rigs.policy(decision)
+
+    return decide
+
+
+def test_high_stakes_yield_from_a_higher_probability_on(make, rigs, skill, home) -> None:
+    drive(skill, home)
+    for p, action in ((0.7, "queue"), (0.9, "preempt")):
+        rig = make(decide=policy_of(rigs, p)).start()
+        run = rig.say("drive")
+        rig.wait(Said, text="begun")
+        rig.wait(TurnEnded, n=2)
+        rig.say("now echo")
+        rig.wait(Admitted, text="now echo", action=action)
+        if action == "preempt":
+            rig.wait(Said, text="did now echo")
+        (home / "gate").touch()
+        assert rig.wait(Ended, run=run).status == "done"
+        assert rig.end() == 0
+        first, second = rig.said[1:]
+        assert {first, second} == {"past the crossing", "did now echo"}
+        assert (first == "did now echo") == (action == "preempt")
+        (home / "gate").unlink()
+
+
+def test_a_brake_interrupts_below_that_and_the_displaced_goes_on_with_its_state(
+    make, rigs, skill, home
+) -> None:
+    drive(skill, home)
+    rig = make(decide=policy_of(rigs, 0.55)).start()
+    run = rig.say("cold drive")
+    rig.wait(TurnEnded, n=2)
+    stop = rig.say("whoa", source="event")  # a sensor tells of it
+    admitted = rig.wait(Admitted, run=stop, action="preempt")
+    assert seconds(rig, "braked", rig.time_of(admitted)) < 2
+    assert rig.wait(Routed, run=stop).skill == "demo/brake"
+    waiting = rig.agent.store.run(run)
+    assert waiting.attempt == 2 and not waiting.preempts
+    assert abs(waiting.urgency - 0.12) < 0.03  # its own, as it came in
+    (home / "gate").touch()
+    assert rig.wait(Ended, run=run).status == "done"
+    assert rig.end() == 0
+    assert rig.said == ["begun", "braked", "past the crossing"]
+    asked = [row["phase"] for row in rig.rows() if row["run"] == stop]
+    assert asked == ["contains_request", "interrupt", "urgency", "navigate_skill"]
+
+
+def test_the_success_of_a_brake_labels_how_it_was_found(make, rigs, skill, home) -> None:
+    drive(skill, home)
+    checked = "def act(ctx):\n    ctx.say('braked')\n\ndef verify(ctx):\n    return True\n"
+    skill("brake", checked, more="sia-interrupts: demo")
+    rig = make(decide=policy_of(rigs, 0.55)).start()
+    rig.say("drive")
+    rig.wait(TurnEnded, n=2)
+    stop = rig.say("whoa")
+    rig.wait(Ended, run=stop, status="done")
+    (home / "gate").touch()
+    assert rig.end() == 0
+    (label,) = rig.labels()
+    (row,) = [row for row in rig.rows() if row["id"] == label["row"]]
+    assert (row["phase"], row["run"], label["option"]) == ("navigate_skill", stop, "brake")
+
+
+def test_an_event_never_displaces_what_was_typed_but_another_event(make, skill, home) -> None:
+    drive(skill, home, more="")
+    skill("brake", "def act(ctx):\n    ctx.say('braked')\n")
+    for source, action in (("typed", "queue"), ("event", "preempt")):
+        rig = make().start()
+        run = rig.say("drive", source=source)
+        rig.wait(TurnEnded, n=2)
+        rig.say("now echo", source="event")
+        rig.wait(Admitted, text="now echo", action=action)
+        (home / "gate").touch()
+        rig.wait(Ended, run=run)
+        assert rig.end() == 0
+        (home / "gate").unlink()
+
+
+def test_who_was_not_meant_to_be_displaced_is_not(make, skill, home) -> None:
+    """Between an admission and its turn another process may have come to run."""
+    drive(skill, home)
+    rig = make().start()
+    run = rig.say("drive")
+    rig.wait(TurnEnded, n=2)
+    rig.until(lambda: rig.agent.loop.current and rig.agent.loop.current.step == 1)
+    before = len(rig.iterations())
+    item = rig.agent.store.add_input("piped", "now echo", rig.agent.now())
+    late = Run(item.run, "piped", item.text, 0.5, item.time, item.time, preempts=True)
+    rig.agent.store.save_run(late)  # admitted while something else ran
+    rig.agent.loop.deliver(Arrival(item, Admission("preempt", 0.5, interrupt=0.95)))
+    assert not rig.agent.loop.cancel.is_set()
+    (home / "gate").touch()
+    rig.wait(Ended, run=run)
+    assert rig.agent.store.run(run).attempt == 1 and len(rig.iterations()) >= before
+    rig.wait(Said, text="did now echo")
+    rig.agent.store.drop_input(item.id)
+    assert rig.end() == 0
+    assert rig.said == ["begun", "past the crossing", "did now echo"]

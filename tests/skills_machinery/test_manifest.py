@@ -39,7 +39,8 @@ metadata:
   sia-actions: "write send"
   sia-budget: seconds=1.5 tokens=300
   sia-stakes: high
-  sia-interrupted-by: typed voice
+  sia-interrupted-by: typed, event
+  sia-interrupts: demo
   sia-effects: outside
   sia-requires: config:email.host binary:git socket:$XDG_RUNTIME_DIR/bus
   sia-degrade: Send the first line only.
@@ -59,7 +60,7 @@ Write, then send.
     assert skill.inputs == ("to", "body") and skill.actions == ("write", "send")
     assert skill.budget == Budget(1.5, 300)
     assert (skill.stakes, skill.effects, skill.decision_log) == ("high", "outside", False)
-    assert skill.interrupted_by == ("typed", "voice")
+    assert skill.interrupted_by == ("typed", "event") and skill.brakes
     assert skill.requires == ("config:email.host", "binary:git", "socket:$XDG_RUNTIME_DIR/bus")
     assert skill.degrade == "Send the first line only."
     assert (skill.has_code, skill.has_observe, skill.has_verify) == (True, True, False)
@@ -71,6 +72,11 @@ def test_what_is_not_said_has_a_default(made):
     assert skill.body == "Do\nit." and skill.actions == () and not skill.has_code
     assert skill.budget == Budget(60.0, 2000) and skill.effects == "local"
     assert skill.stakes == "low" and skill.decision_log and skill.requires == ()
+    assert skill.interrupted_by == () and not skill.brakes
+
+
+def test_high_stakes_yield_to_what_is_typed_alone_unless_it_says_otherwise(made):
+    assert parse_skill(made(HEAD + "  sia-stakes: high\n---\n")).interrupted_by == ("typed",)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +147,8 @@ def test_what_is_not_said_has_a_default(made):
             HEAD + "  sia-step: x\n---\n",
             None,
             "SKILL.md: unknown sia-step; known are sia-inputs, sia-actions, sia-interrupted-by, "
-            "sia-requires, sia-degrade, sia-budget, sia-stakes, sia-effects, sia-decision-log",
+            "sia-interrupts, sia-requires, sia-degrade, sia-budget, sia-stakes, sia-effects, "
+            "sia-decision-log",
         ),
         (
             HEAD + "  sia-stakes: medium\n---\n",
@@ -167,6 +174,17 @@ def test_what_is_not_said_has_a_default(made):
             HEAD + "  sia-budget: seconds=0\n---\n",
             None,
             "SKILL.md: sia-budget: 'seconds=0' is not like 'seconds=60 tokens=2000'",
+        ),
+        (
+            HEAD + "  sia-interrupted-by: voice\n---\n",
+            None,
+            "SKILL.md: sia-interrupted-by: 'voice' is no source; known: typed, piped, timer, "
+            "skill, event, concern",
+        ),
+        (
+            HEAD + "  sia-interrupts: driving\n---\n",
+            None,
+            "SKILL.md: sia-interrupts: 'driving' is not its own category, 'demo'",
         ),
         (
             HEAD + "  sia-requires: email.host\n---\n",
