@@ -49,9 +49,8 @@ class Inlets:
         flat = [watch for watch in self._home.config.watch if not watch.recursive]
         self._thread("exits", self._tell_exits)
         self._thread("spool", lambda: self._attend(self._watches(flat), False, self._spool))
-        watches = self._watches(deep)
-        if watches.roots():
-            self._thread("watches", lambda: self._attend(watches, True, None))
+        if deep:
+            self._thread("watches", lambda: self._attend(self._watches(deep), True, None))
 
     def stop(self) -> None:
         """After the intake's stop, which frees whoever waits for room."""
@@ -86,6 +85,8 @@ class Inlets:
         from watchfiles import watch
 
         roots: list[Path] = watches.roots() + ([self._home.spool] if spool else [])
+        if not roots:
+            return
         try:
             for changes in watch(
                 *roots,

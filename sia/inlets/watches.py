@@ -21,19 +21,27 @@ LONGEST = 10  # times ``seconds``: a file that never rests is told of all the sa
 
 
 @dataclass
-class _Seen:
-    first: float
-    last: float
-    kinds: set[Change] = field(default_factory=set)
-
-
-@dataclass
 class _Watch:
+    """known: the files that are there, as far as was told. seen: when what may have been changed was
+    first and last touched."""
+
     config: WatchConfig
     path: Path
     folder: bool
-    seen: dict[Path, _Seen] = field(default_factory=dict)
+    known: set[Path] = field(default_factory=set)
+    seen: dict[Path, tuple[float, float]] = field(default_factory=dict)
     more: int = 0
+
+    def change(self, path: Path) -> str:
+        """What was done to ``path`` since it was last told of, in a word; "" for what came and went.
+
+        A file may be written anew by a rename, so what the system calls it says little.
+        """
+        was, now = path in self.known, os.path.lexists(path)
+        (self.known.add if now else self.known.discard)(path)
+        return {(False, True): "added", (True, True): "changed", (True, False): "removed"}.get(
+            (was, now), ""
+        )
 
     def covers(self, path: Path) -> bool:
         if not self.folder:
@@ -67,6 +75,7 @@ class Watches:
             if not _root(watch).is_dir():
                 tell(f"watch {config.path}: there is no folder {_root(watch)}; make it and restart")
                 continue
+            watch.known = _there(watch)
             self._watches.append(watch)
 
     def roots(self) -> list[Path]:
@@ -76,33 +85,32 @@ class Watches:
     def see(self, changes: Iterable[tuple[Change, str]]) -> None:
         """Note what was done."""
         now = self._clock()
-        for change, name in changes:
+        for _, name in changes:
             path = Path(name)
             if any(path.is_relative_to(folder) for folder in self._ignored):
                 continue
             for watch in self._watches:
                 if watch.covers(path):
-                    self._note(watch, path, change, now)
+                    self._note(watch, path, now)
 
-    def _note(self, watch: _Watch, path: Path, change: Change, now: float) -> None:
-        if path not in watch.seen and len(watch.seen) >= MOST:
+    def _note(self, watch: _Watch, path: Path, now: float) -> None:
+        if path in watch.seen or len(watch.seen) < MOST:
+            watch.seen[path] = watch.seen.get(path, (now, now))[0], now
+        else:
             watch.more += 1
-            return
-        seen = watch.seen.setdefault(path, _Seen(now, now))
-        seen.last = now
-        seen.kinds.add(change)
+            watch.change(path)
 
     def flush(self) -> None:
         """Hand on what has been left alone for long enough."""
         now = self._clock()
         for watch in self._watches:
             seconds = watch.config.seconds
-            for path, seen in list(watch.seen.items()):
-                if now - seen.last < seconds and now - seen.first < LONGEST * seconds:
+            for path, (first, last) in list(watch.seen.items()):
+                if now - last < seconds and now - first < LONGEST * seconds:
                     continue
                 del watch.seen[path]
-                change = _change(path, seen.kinds)
-                if change and not path.is_dir() and not self._submit(watch, path, change):
+                change = "" if path.is_dir() else watch.change(path)
+                if change and not self._submit(watch, path, change):
                     return
             if watch.more and not watch.seen:
                 more, watch.more = watch.more, 0
@@ -123,8 +131,13 @@ def _root(watch: _Watch) -> Path:
     return watch.path if watch.folder else watch.path.parent
 
 
-def _change(path: Path, kinds: set[Change]) -> str:
-    """In a word; "" for what came and went. The kinds have no order."""
-    if not os.path.lexists(path):
-        return "" if Change.added in kinds else "removed"
-    return "added" if Change.added in kinds and Change.deleted not in kinds else "changed"
+def _there(watch: _Watch) -> set[Path]:
+    """The files of a watch as they are now."""
+    if not watch.folder:
+        return {watch.path} if os.path.lexists(watch.path) else set()
+    found: set[Path] = set()
+    for folder, _, names in os.walk(watch.path):
+        found |= {Path(folder, name) for name in names}
+        if not watch.config.recursive:
+            break
+    return found

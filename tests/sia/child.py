@@ -11,12 +11,34 @@ from rig import Rig
 from sia.agent import Agent, Options
 from sia.events import Admitted, Asked, Said, TurnEnded
 from sia.generator.testing import until_cancelled
+from sia.intake import Intake
 
-DIE = ("said", "effect", "rings")  # kinds that kill themselves in the act
+DIE = ("said", "effect", "rings", "spool_taken", "spool_kept", "spool_deleted")  # kinds that kill themselves in the act
 
 
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_in_spool(kind: str) -> None:
+    """Once the file is out of its folder; once its input is kept; once it is deleted."""
+    submit, unlink = Intake.submit, Path.unlink
+
+    def kept(self, text, source, marks=None):
+        if kind == "spool_taken":
+            die()
+        run = submit(self, text, source, marks or {})
+        if kind == "spool_kept":
+            die()
+        return run
+
+    def deleted(self, missing_ok=False):
+        unlink(self, missing_ok)
+        if self.parent.name == "spool" and kind == "spool_deleted":
+            die()
+
+    Intake.submit, Path.unlink = kept, deleted
+    Intake._admit = lambda self, item: threading.Event().wait()  # or it may be done before we are
 
 
 def main(folder: Path, kind: str) -> None:
@@ -54,6 +76,11 @@ def main(folder: Path, kind: str) -> None:
         case "rings":
             rig = Rig(folder)
             rig.agent.listen(lambda event: die() if isinstance(event, Said) else None)
+            rig.start()
+        case "spool_taken" | "spool_kept" | "spool_deleted":  # dies in taking a dropped file
+            rig = Rig(folder)
+            (folder / "spool/dropped").write_text("echo dropped")
+            die_in_spool(kind)
             rig.start()
     if kind not in DIE:
         print("ready", flush=True)
