@@ -251,6 +251,7 @@ class Agent:
             new_id=new_row_id,
             answerable=lambda: not self.loop.finished,
             cancel_run=lambda run: steps.cancel_run(run),
+            hand_over=lambda text, within: self._intake.submit(text, "skill", within),
             yes=self.options.yes,
         )
         steps = Steps(

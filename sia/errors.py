@@ -24,3 +24,7 @@ class Unavailable(SiaError):
 
 class ConfigError(SiaError):
     exit_code = CONFIGURATION
+
+
+class OverLimit(SiaError):
+    """More came from a source of input than it may; this one was not taken."""

@@ -7,13 +7,13 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from semif.errors import DecisionError
 from semif.log import DecisionLog
-from sia.errors import SiaError
+from sia.errors import OverLimit
 from sia.events import Admitted, Emit, Notice, Routed
 from sia.loop import Arrival, Loop
 from sia.scheduler import Admission, Scheduler
@@ -21,11 +21,6 @@ from sia.sources import SOURCES, Limiter
 from sia.store import Input, Run, Store
 
 INPUT_LIMIT = 100_000  # characters
-NO_MARKS: Mapping[str, str] = {}
-
-
-class OverLimit(SiaError):
-    """More came from a source than it may; this one was not taken."""
 
 
 class Intake:
@@ -57,11 +52,13 @@ class Intake:
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, text: str, source: str, marks: Mapping[str, str] = NO_MARKS) -> str:
-        """Keep an input and have it admitted; its run id. On disk when this returns, and in the
-        same commit ``marks``, by which its sender knows that it was kept.
+    def submit(
+        self, text: str, source: str, within: Callable[[str], None] = lambda run: None
+    ) -> str:
+        """Keep an input and have it admitted; its run id. On disk when this returns.
 
-        Raises OverLimit where the source is refused what is over its limit.
+        within: called with that id in the same commit, so that its sender can note there that it
+        was kept. Raises OverLimit where the source is refused what is over its limit.
         """
         with self._wake:
             refused = SOURCES[source].over == "refused" and not self._limiters[source].take()
@@ -73,8 +70,7 @@ class Intake:
             raise OverLimit(text)
         with self._store.transaction():
             item = self._store.add_input(source, text, datetime.now(UTC))
-            for key, value in marks.items():
-                self._store.set_meta(key, value)
+            within(item.run)
         with self._wake:
             self._inbox[source].append(item)
             self._wake.notify_all()

@@ -18,6 +18,7 @@ from typing import Any
 from semif.errors import DecisionError
 from semif.log import Label
 from semif.types import Decider, Decision, Option
+from sia.errors import OverLimit
 from sia.events import Asked, Ended, Notice
 from sia.generator.types import Generator, GeneratorError, GeneratorUnavailable, Unfit
 from sia.home import Home
@@ -40,7 +41,8 @@ ASKED_SHOWN = 200  # characters of a request inside a question
 @dataclass
 class Runs:
     """Works runs of code skills. ``answerable()``: somebody is there who can answer a question;
-    ``yes``: confirmations are given in advance."""
+    ``hand_over(text, within)``: keeps a request of a skill's own; its run. ``yes``: confirmations are
+    given in advance."""
 
     home: Home
     store: Store
@@ -51,6 +53,7 @@ class Runs:
     new_id: Callable[[], str]
     answerable: Callable[[], bool]
     cancel_run: Callable[[Run], None]
+    hand_over: Callable[[str, Callable[[str], None]], str]
     yes: bool = False
 
     def act(
@@ -338,6 +341,16 @@ class Calls:
                 self._run.id, self._action, ordinal, "cancel_reminder", done
             )
         return done
+
+    def _call_hand_over(self, ordinal: int, request: str) -> str:
+        # Committed at once with its result, so that a crash in between hands over nothing twice.
+        place = self._run.id, self._action, ordinal, "hand_over"
+        try:
+            return self._runs.hand_over(
+                request, lambda run: self._runs.store.save_result(*place, run)
+            )
+        except OverLimit as error:
+            raise Failed(str(error), "environment") from error
 
     def _call_skills(self, ordinal: int) -> list[list[str]]:
         return [

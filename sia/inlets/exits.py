@@ -37,7 +37,11 @@ class Exits:
         if id in told or not self._intake.room("event"):
             return
         kept = [old for old in told if (self._folder / old).exists()]
-        self._intake.submit(_words(state), "event", {TOLD: json.dumps([*kept, id])})
+        self._intake.submit(
+            _words(state),
+            "event",
+            lambda run: self._store.set_meta(TOLD, json.dumps([*kept, id])),
+        )
 
 
 def _words(state: ScriptState) -> str:

@@ -92,7 +92,9 @@ class Spool:
                 self._refuse(path, path.name.split("-", 2)[-1], str(reason))
                 return
             if text:
-                self._intake.submit(text, "event", {KEPT: path.name})
+                self._intake.submit(
+                    text, "event", lambda run: self._store.set_meta(KEPT, path.name)
+                )
         path.unlink()
         sync_folder(self._taken)
 

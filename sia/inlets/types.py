@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 UNFINISHED = (".tmp", ".part", ".swp", "~")
@@ -16,6 +16,6 @@ def unfinished(name: str) -> bool:
 class Intake(Protocol):
     """See ``sia.intake.Intake``."""
 
-    def submit(self, text: str, source: str, marks: Mapping[str, str] = ...) -> str: ...
+    def submit(self, text: str, source: str, within: Callable[[str], None] = ...) -> str: ...
 
     def room(self, source: str) -> bool: ...

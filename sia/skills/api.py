@@ -133,6 +133,12 @@ class Ctx(Protocol):
 
     def cancel_reminder(self, id: str) -> bool: ...
 
+    def hand_over(self, request: str) -> str:
+        """Put a request of this skill's own into the queue, in words as a person would use; its
+        run. It is worked like any other, but an effect outside is asked first, for no person asked
+        for it. Raises Failed when skills hand over more than they may (docs/intake.md).
+        """
+
     def skills(self) -> list[tuple[str, str]]:
         """(category/name, description) of every skill in the tree."""
 

@@ -278,6 +278,11 @@ class CallCtx:
     def cancel_reminder(self, id: str) -> bool:
         return self._call("cancel_reminder", id=id)
 
+    def hand_over(self, request: str) -> str:
+        if not request.strip():
+            raise ValueError("ctx.hand_over: the request is empty")
+        return self._call("hand_over", request=_shown(request))
+
     def skills(self) -> list[tuple[str, str]]:
         return [(id, description) for id, description in self._call("skills")]
 

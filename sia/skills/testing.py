@@ -79,7 +79,8 @@ class FakeCtx(CallCtx):
     are asked about.
 
     Records: ``said`` and ``asked`` (texts), ``chosen`` (question, options, id), ``effects``
-    (name, key, value), ``reminders_set``. ``waiting`` are the reminders at the start.
+    (name, key, value), ``reminders_set``, ``handed`` (requests). ``waiting`` are the reminders at
+    the start.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class FakeCtx(CallCtx):
         self.chosen: list[tuple[str, list[tuple[str, str]], str]] = []
         self.effects: list[tuple[str, str, Any]] = []
         self.reminders_set: list[Reminder] = []
+        self.handed: list[str] = []
         self.cuts = False  # die once after every call that is recorded
         self.lose: set[str] = set()  # effects whose confirmation is lost once
         self.outside = outside
@@ -231,6 +233,10 @@ class FakeCtx(CallCtx):
                 self._reminders[place] = replace(row, status="cancelled")
                 return True
         return False
+
+    def _on_hand_over(self, args: dict[str, Any]) -> str:
+        self.handed.append(args["request"])
+        return f"r{len(self.handed) + 1}"
 
     def _on_skills(self, args: dict[str, Any]) -> list[tuple[str, str]]:
         return self._skills

@@ -24,10 +24,10 @@ def die_in_spool(kind: str) -> None:
     """Once the file is out of its folder; once its input is kept; once it is deleted."""
     submit, unlink = Intake.submit, Path.unlink
 
-    def kept(self, text, source, marks=None):
+    def kept(self, text, source, within):
         if kind == "spool_taken":
             die()
-        run = submit(self, text, source, marks or {})
+        run = submit(self, text, source, within)
         if kind == "spool_kept":
             die()
         return run

@@ -16,12 +16,11 @@ from watchfiles import Change
 
 from sia.config import WatchConfig
 from sia.entries import InputEntry, Script
-from sia.errors import SiaError
+from sia.errors import OverLimit, SiaError
 from sia.events import Admitted, Asked, Ended, Notice, Said
 from sia.inlets.exits import TOLD
 from sia.inlets.spool import KEPT, Spool, settled
 from sia.inlets.watches import MOST, Watches
-from sia.intake import OverLimit
 from sia.sockets import short
 from sia.sources import SOURCES
 from sia.store import Store
@@ -44,11 +43,10 @@ class Kept:
         assert source == "event"
         return not self.full
 
-    def submit(self, text: str, source: str, marks: dict[str, str] | None = None) -> str:
+    def submit(self, text: str, source: str, within=lambda run: None) -> str:
         if self.fault:
             raise self.fault
-        for key, value in (marks or {}).items():
-            self.store.set_meta(key, value)
+        within("r1")
         self.texts.append(text)
         return f"r{len(self.texts)}"
 
@@ -215,7 +213,8 @@ def test_killed_between_any_two_steps_it_is_kept_once(spool, tmp_path) -> None:
     spool.scan()
     assert spool.kept.texts == ["one"]
     taken = spool._take(drop(tmp_path, "b", "two"))
-    spool.kept.submit("two", "event", {KEPT: taken.name})  # killed once it was committed
+    spool.kept.submit("two", "event")
+    spool.store.set_meta(KEPT, taken.name)  # killed once it was committed
     spool.scan()
     assert spool.kept.texts == ["one", "two"] and not taken.exists()
     drop(tmp_path, "c", "three")
@@ -676,3 +675,37 @@ def test_a_flood_of_events_keeps_no_stop_waiting(make, skill) -> None:
     gate.set()
     assert rig.end() == 0
     assert waited[:2] == ["event 0", "stop!"] and len(waited) == 31
+
+
+# what skills hand over
+
+
+def test_a_skill_hands_over_a_request_once_also_when_it_is_entered_again(make, skill) -> None:
+    skill("echo", ECHO)
+    skill("split", """
+def act(ctx):
+    run = ctx.hand_over("echo the second part")
+    ctx.say(f"handed over as {run}: {ctx.ask('Well?')}")
+""")  # fmt: skip
+    rig = make().start()
+    rig.say("split it")
+    rig.wait(Said, text="did echo the second part")
+    rig.say("re fine")
+    rig.wait(Said, text="handed over as r2: re fine")
+    assert rig.end() == 0
+    assert len(rig.said) == 2 and rig.runs() == {"r1": "done", "r2": "done"}
+    store = Store(rig.home.database)
+    handed = store.run("r2")
+    store.close()
+    assert (handed.source, handed.urgency) == ("skill", SOURCES["skill"].urgency)
+
+
+def test_a_skill_that_hands_over_to_itself_is_stopped_by_the_limit(
+    make, skill, monkeypatch
+) -> None:
+    limited(monkeypatch, "skill", burst=5)
+    skill("loop", "def act(ctx):\n    ctx.hand_over('loop')\n    ctx.say('again')\n")
+    rig = make()
+    assert rig.all("loop") == 1
+    assert rig.said[:5] == ["again"] * 5 and len(rig.said) == 6
+    assert "came from the source skill; this one was not taken" in rig.said[5]
