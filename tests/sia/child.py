@@ -13,7 +13,8 @@ from sia.events import Admitted, Asked, Said, TurnEnded
 from sia.generator.testing import until_cancelled
 from sia.intake import Intake
 
-DIE = ("said", "effect", "rings", "spool_taken", "spool_kept", "spool_deleted")  # kinds that kill themselves in the act
+# Kinds that kill themselves in the act.
+DIE = ("said", "effect", "rings", "spool_taken", "spool_kept", "spool_deleted")
 
 
 def die() -> None:
