@@ -41,8 +41,8 @@ ASKED_SHOWN = 200  # characters of a request inside a question
 @dataclass
 class Runs:
     """Works runs of code skills. ``answerable()``: somebody is there who can answer a question;
-    ``hand_over(text, within)``: keeps a request of a skill's own; its run. ``yes``: confirmations are
-    given in advance."""
+    ``hand_over(text, within)``: keeps a request of a skill's own; its run. ``yes``: confirmations
+    are given in advance."""
 
     home: Home
     store: Store

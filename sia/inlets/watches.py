@@ -22,8 +22,8 @@ LONGEST = 10  # times ``seconds``: a file that never rests is told of all the sa
 
 @dataclass
 class _Watch:
-    """known: the files that are there, as far as was told. seen: when what may have been changed was
-    first and last touched."""
+    """known: the files that are there, as far as was told. seen: when what may have been changed
+    was first and last touched."""
 
     config: WatchConfig
     path: Path
@@ -33,7 +33,7 @@ class _Watch:
     more: int = 0
 
     def change(self, path: Path) -> str:
-        """What was done to ``path`` since it was last told of, in a word; "" for what came and went.
+        """What was done to ``path`` since it was last told of; "" for what came and went.
 
         A file may be written anew by a rename, so what the system calls it says little.
         """
