@@ -35,6 +35,7 @@ from sia.home import open_home
 from sia.loop import Loop
 from sia.machine import Machine
 from sia.prompt import prompt
+from sia.queue import Queue
 from sia.recorder import Recorder
 from sia.session import Session
 from sia.steps import Steps
@@ -118,7 +119,8 @@ def _loop(folder: Path, entries: int) -> tuple[Loop, Session, Store]:
     )
     recorder = Recorder(home, store, session, DecisionLog(home.decisions))
     loop = Loop(
-        store, session, steps, recorder, lambda event: None, lambda: datetime.now(UTC), 0.1
+        store, session, steps, recorder, lambda event: None, lambda: datetime.now(UTC),
+        Queue(store, 0.1, datetime.now(UTC)),
     )
     return loop, session, store
 

@@ -16,12 +16,13 @@ from queue import SimpleQueue
 from semif.log import DecisionLog
 from semif.revision import Registry
 from sia import brain as models
+from sia import queue as queues
 from sia import record
 from sia.brain import Brain
 from sia.budget import Budget
 from sia.entries import Note, Script, Text
 from sia.errors import SOME_FAILED
-from sia.events import Emit, Event, Notice, Ready, Said, Traced, TurnEnded
+from sia.events import Emit, Ended, Event, Notice, Ready, Said, Traced, TurnEnded
 from sia.generator.manual import ManualGenerator
 from sia.home import Home, new_session
 from sia.inlets import Inlets
@@ -31,6 +32,7 @@ from sia.machine import Machine
 from sia.navigate import Navigator
 from sia.prompt import system_text
 from sia.questions import Questions
+from sia.queue import Queue
 from sia.recorder import Recorder
 from sia.reminders import FIRED, Alarm, Reminders
 from sia.runs import Runs, asked
@@ -115,6 +117,26 @@ class Agent:
                 return self._intake.submit(text, source)
             return self.store.add_input(source, text, datetime.now(UTC)).run
 
+    def drop(self, id: str) -> str:
+        """Cancel a request that waits; what was done, in words. Raises SiaError."""
+        with self._guard:
+            loop = self.loop
+            if loop is None:
+                run = queues.drop(self.store, id)
+        if loop:  # unguarded: it may take some seconds to end its scripts
+            run = loop.drop(id)
+        self.emit(Ended(id, "cancelled"))
+        return queues.dropped(run)
+
+    def raise_urgency(self, id: str, urgency: float) -> str:
+        """Let a waiting request go sooner; what was done, in words. Raises SiaError."""
+        with self._guard:
+            if self.loop:
+                run = self.loop.raise_urgency(id, urgency)
+            else:
+                run = queues.raise_urgency(self.store, id, urgency)
+        return queues.raised(run)
+
     def close_input(self) -> None:
         """Nothing more will be submitted; the agent ends when all is done."""
         with self._guard:
@@ -184,8 +206,9 @@ class Agent:
 
     def _session(self) -> Session:
         """The session to go on with; a new one when the last one ended as it should."""
-        for run in self.store.runs("running"):
-            self.store.save_run(replace(run, status="waiting", attempt=run.attempt + 1))
+        with self.store.transaction():
+            for run in self.store.runs("running"):
+                self.store.save_run(replace(run, status="waiting", attempt=run.attempt + 1))
         old = resume(self.store)
         if old and self.store.meta("ended") != "1":
             if old.n:
@@ -271,15 +294,15 @@ class Agent:
             turns=config.loop.turns,
             since=datetime.now(UTC),
         )
+        steps.end_cancelled()
         recorder = Recorder(self.home, self.store, session, decisions)
         with self._guard:
-            self.loop = Loop(
-                self.store, session, steps, recorder, self.emit, self.now, config.queue.rate
-            )
+            queue = Queue(self.store, config.queue.rate, self.now())
+            self.loop = Loop(self.store, session, steps, recorder, self.emit, self.now, queue)
             taus = brain.thresholds(brain.admit)
             scheduler = Scheduler(brain.admit, taus, questions, new_row_id)
             self._intake = Intake(
-                self.store, self.loop, scheduler, decisions, self.emit, config.queue.limit
+                self.store, self.loop, scheduler, decisions, self.emit, queue, config.queue.limit
             )
             self._inlets = Inlets(
                 self.home, self._intake, self.store, scripts, self._scripts_over, self._warn,

@@ -16,6 +16,7 @@ from semif.log import DecisionLog
 from sia.errors import OverLimit
 from sia.events import Admitted, Emit, Notice, Routed
 from sia.loop import Arrival, Loop
+from sia.queue import Queue
 from sia.scheduler import Admission, Scheduler
 from sia.sources import SOURCES, Limiter
 from sia.store import Input, Run, Store
@@ -34,11 +35,12 @@ class Intake:
         scheduler: Scheduler,
         log: DecisionLog,
         emit: Emit,
+        queue: Queue,
         limit: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._loop, self._scheduler, self._log = store, loop, scheduler, log
-        self._emit, self._limit = emit, limit
+        self._emit, self._queue, self._limit = emit, queue, limit
         self._wake = threading.Condition()
         self._inbox: dict[str, deque[Input]] = {name: deque() for name in SOURCES}
         for item in store.inputs():
@@ -190,8 +192,8 @@ class Intake:
         match admission.action:
             case "queue" | "run" | "preempt":
                 # What goes first does not wait, so a full queue cannot keep it out.
-                full = self._store.waiting_count() >= self._limit
-                if full and admission.action != "preempt":
+                exempt = admission.action == "preempt" or SOURCES[item.source].exempt
+                if self._queue.depth() >= self._limit and not exempt:
                     return replace(admission, action="reject")
                 self._store.save_run(
                     Run(

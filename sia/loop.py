@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sia import queue
+from sia import queue as queues
 from sia.entries import InputEntry, Iteration, ProcessView, QueuedView, Text, WriteStdout
 from sia.events import Emit, Said, TurnEnded
+from sia.queue import Queue
 from sia.recorder import Recorder
 from sia.redact import redact
 from sia.scheduler import Admission, Preemption, Situation
@@ -48,10 +49,10 @@ class Loop:
         recorder: Recorder,
         emit: Emit,
         clock: Callable[[], datetime],
-        rate: float,
+        queue: Queue,
     ) -> None:
         self._store, self._session, self._steps, self._recorder = store, session, steps, recorder
-        self._emit, self._clock, self._rate = emit, clock, rate
+        self._emit, self._clock, self._queue = emit, clock, queue
         self._wake = threading.Condition()
         self._arrivals: list[Arrival] = []
         self._current: Run | None = None
@@ -86,7 +87,7 @@ class Loop:
             while self._exit is None:
                 if self._fault:
                     raise self._fault
-                if self._current or self._arrivals or self._store.waiting_count():
+                if self._current or self._arrivals or self._queue.depth():
                     return True
                 self._flush()
                 if self._finished and self._steps.give_up_questions():
@@ -111,14 +112,11 @@ class Loop:
         if preemptor and self._current and self._yields(self._current, preemptor):
             self._displace(self._current, preemptor.input.run)
             self._current = None
-        if self._current is None:
-            head = self._head()
-            self._set_current(replace(head, status="running") if head else None)
+        with self._wake:  # what is taken cannot be dropped from the queue meanwhile
+            if self._current is None:
+                head = self._queue.head(self._clock())
+                self._set_current(replace(head, status="running") if head else None)
         return self._current
-
-    def _head(self) -> Run | None:
-        waiting = queue.ordered(self._store.runs("waiting"), self._rate, self._clock())
-        return waiting[0] if waiting else None
 
     def _displace(self, run: Run, by: str) -> None:
         requeued = replace(run, status="waiting", requeued=self._clock(), displaced_by=by)
@@ -161,14 +159,14 @@ class Loop:
     def _rebuild(self, turn: Turn, arrivals: list[Arrival]) -> Iteration:
         now = self._clock()
         run = turn.run
-        waiting = queue.ordered(self._store.runs("waiting"), self._rate, now)
-        others = [other for other in waiting if not run or other.id != run.id]
+        own = run.id if run else ""  # until it is recorded it stands in the queue too
+        rate = self._queue.rate
         view = tuple(
-            QueuedView(other.id, queue.effective(other, self._rate, now), other.source, other.text)
-            for other in others[:QUEUE_SHOWN]
+            QueuedView(other.id, queues.effective(other, rate, now), other.source, other.text)
+            for other in self._queue.first(QUEUE_SHOWN, now, own)
         )
         process = self._view(run) if run else None
-        return self._steps.context(run, process, view, len(others), now, self.cancel)
+        return self._steps.context(run, process, view, self._queue.depth(own), now, self.cancel)
 
     @staticmethod
     def _view(run: Run) -> ProcessView:
@@ -203,7 +201,8 @@ class Loop:
     def situation(self) -> Situation:
         """What an input meets now."""
         with self._wake:
-            current = self._current or self._head()  # admitted just now and not yet taken
+            # One that was admitted just now is not yet taken.
+            current = self._current or self._queue.head(self._clock())
         # The question asked last: whoever answers has that one before them.
         asking = max(self._store.runs("asking"), key=lambda run: run.requeued, default=None)
         question = asking.open_question if asking else {}
@@ -228,10 +227,24 @@ class Loop:
                 self.cancel.set()
             self._wake.notify_all()
 
+    def drop(self, id: str) -> Run:
+        """Cancel a request that waits, and end its scripts. Raises SiaError."""
+        with self._wake:
+            run = queues.drop(self._store, id, self._current.id if self._current else "")
+            self._wake.notify_all()
+        self._steps.end_scripts(id)
+        return run
+
+    def raise_urgency(self, id: str, urgency: float) -> Run:
+        """Raises SiaError."""
+        with self._wake:
+            current = self._current.id if self._current else ""
+            return queues.raise_urgency(self._store, id, urgency, current)
+
     def idle(self) -> bool:
         """Nothing runs and nothing waits."""
         with self._wake:
-            return not (self._current or self._arrivals or self._store.waiting_count())
+            return not (self._current or self._arrivals or self._queue.depth())
 
     def finish(self) -> None:
         """No more input will come."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -25,17 +26,20 @@ from sia import queue as queues
 from sia.context import ContextError, parse_document, parse_entry
 from sia.entries import Iteration, Script
 from sia.home import Home
+from sia.navigate import UNCOVERED
 from sia.reminders import Reminders
 from sia.scheduler import TAU
 from sia.shell.views import compact
 from sia.shell.views import render_context as render_context
 from sia.shell.views import render_history as render_history
 from sia.shell.views import render_queue as render_queue
+from sia.shell.views import render_request as render_request
 from sia.shell.views import render_skill as render_skill
 from sia.shell.views import render_skills as render_skills
 from sia.shell.views import render_status as render_status
 from sia.shell.views import render_why as render_why
-from sia.skills.tree import Tree
+from sia.skills.manifest import Manifest
+from sia.skills.tree import Tree, UnknownSkill
 from sia.store import Run, Store
 
 BLOCK = 1 << 16  # bytes of a log's end read at a time
@@ -81,7 +85,10 @@ def question(store: Store) -> dict[str, Any] | None:
     asking = store.runs("asking")
     if not asking:
         return None
-    run = max(asking, key=lambda run: run.requeued)
+    return question_of(max(asking, key=lambda run: run.requeued))
+
+
+def question_of(run: Run) -> dict[str, Any]:
     asked = run.open_question
     text = asked.get("text") or f"More input is wanted for: {run.text}"
     return {"run": run.id, "text": text, "options": list(asked.get("options") or ())}
@@ -118,21 +125,53 @@ def _revision(home: Home) -> dict[str, str]:
 # queue
 
 
-def queue(store: Store, rate: float, now: datetime) -> list[dict[str, Any]]:
+def queue(
+    store: Store, rate: float, now: datetime, tree: Tree | None = None, alive: bool = True
+) -> list[dict[str, Any]]:
     """Open requests in the order they will be worked: the running one, the waiting ones, those
-    that wait for an answer. ``why`` says in words why each waits; from ``latest`` on nothing that
-    came later goes first. rate: urgency per hour. now: in the person's zone."""
+    that wait for an answer.
+
+    ``why`` says in words why each waits, ``ahead`` how many go first as things stand; from
+    ``latest`` on nothing that came later goes first, only the ``before`` that came earlier.
+    rate: urgency per hour. now: in the person's zone. tree: names the budget of what
+    runs. alive: an agent runs.
+    """
     running = store.runs("running")
     waiting = queues.ordered(store.runs("waiting"), rate, now)
-    rows = [_row(run, rate, now, "running now") for run in running]
-    ahead = running[-1] if running else None
-    for run in waiting:
-        rows.append(_row(run, rate, now, _why_waits(run, ahead, rate, now)))
-        ahead = run
+    arrivals = sorted(run.arrived for run in waiting)
+    rows = [_row(run, rate, now, _why_runs(run, tree, alive)) for run in running]
+    before = running[-1:]
+    for place, run in enumerate(waiting):
+        why = _why_waits(run, before[0] if before else None, place + len(running), rate, now)
+        ahead = {"ahead": place + len(running), "before": bisect_left(arrivals, run.arrived)}
+        rows.append(_row(run, rate, now, why) | ahead)
+        before = [run]
     for run in store.runs("asking"):
         asked = run.open_question.get("text") or "more input"
         rows.append(_row(run, rate, now, f"waits for your answer: {asked}"))
     return rows
+
+
+def request(
+    store: Store,
+    rate: float,
+    now: datetime,
+    id: str,
+    tree: Tree | None = None,
+    alive: bool = True,
+) -> dict[str, Any]:
+    """All about one request, open or over. Raises SiaError when there is none of this id."""
+    run = queues.known(store, id)
+    row = next((row for row in queue(store, rate, now, tree, alive) if row["id"] == id), None)
+    return (row or _row(run, rate, now, run.status)) | {
+        "step": run.step + 1,
+        "actions": list(_actions(run, tree)),
+        "seconds": round(run.seconds, 1),
+        "displaced_by": run.displaced_by,
+        "question": question_of(run) if run.status == "asking" else None,
+        "unread": store.stdin_count(id),
+        "outcome": run.outcome,
+    }
 
 
 def _row(run: Run, rate: float, now: datetime, why: str) -> dict[str, Any]:
@@ -148,27 +187,54 @@ def _row(run: Run, rate: float, now: datetime, why: str) -> dict[str, Any]:
         "effective": round(queues.effective(run, rate, now), 3),
         "waits_since": run.arrived.astimezone(zone).isoformat(timespec="seconds"),
         "latest": queues.latest(run, rate).astimezone(zone).isoformat(timespec="seconds"),
+        "ahead": 0,
+        "before": 0,
         "why": why,
     }
 
 
-def _why_waits(run: Run, ahead: Run | None, rate: float, now: datetime) -> str:
+def _actions(run: Run, tree: Tree | None) -> tuple[str, ...]:
+    skill = _manifest(run, tree)
+    return skill.actions if skill else ()
+
+
+def _manifest(run: Run, tree: Tree | None) -> Manifest | None:
+    try:
+        return tree.skill(run.skill) if tree and run.skill not in ("", UNCOVERED) else None
+    except UnknownSkill:
+        return None
+
+
+def _why_runs(run: Run, tree: Tree | None, alive: bool) -> str:
+    skill = _manifest(run, tree)
+    words = "running now" if alive else "was cut off, goes on at the next start"
+    if skill is None:
+        return words
+    place = f", action {run.step + 1} of {len(skill.actions)}" if skill.actions else ""
+    used = f"{run.seconds:.0f} of its {skill.budget.seconds:g} seconds used"
+    return f"{words}: {skill.id}{place}, {used}"
+
+
+def _why_waits(run: Run, ahead: Run | None, place: int, rate: float, now: datetime) -> str:
+    """place: how many go first; ahead: the last of them."""
     if ahead is None:
         return "next"
+    past = ""
+    if run.displaced_by == ahead.id:
+        return f"interrupted by {ahead.id}, goes on after it"
+    if run.displaced_by:
+        past = f"interrupted by {run.displaced_by}; "
+    elif run.attempt > 1:
+        past = f"put back, attempt {run.attempt}; "
     if ahead.status == "running":
-        if run.displaced_by == ahead.id:
-            return f"interrupted by {ahead.id}, goes on after it"
-        return f"next, when {ahead.id} is done"
+        return f"{past}next, when {ahead.id} is done"
+    if place > 1:
+        past += f"{place} go first; "
     if ahead.preempts and not run.preempts:
-        return f"{ahead.id} goes first: it interrupts, or was just answered"
-    if _level(run, rate, now) < _level(ahead, rate, now):
-        return f"{ahead.id} is more urgent ({queues.effective(ahead, rate, now):.2f})"
-    return f"as urgent as {ahead.id}, which came earlier"
-
-
-def _level(run: Run, rate: float, now: datetime) -> int:
-    """Urgency as the queue compares it."""
-    return -queues.key(run, rate, now)[1]
+        return f"{past}{ahead.id} goes first: it interrupts, or was just answered"
+    if queues.level(run, rate, now) < queues.level(ahead, rate, now):
+        return f"{past}{ahead.id} is more urgent ({queues.effective(ahead, rate, now):.2f})"
+    return f"{past}as urgent as {ahead.id}, which came earlier"
 
 
 # skills

@@ -103,7 +103,8 @@ class Session:
         return run
 
     def scripts(self) -> list[Script]:
-        return [entry for entry in self._entries.values() if isinstance(entry, Script)]
+        """On any thread: the list is taken in one step."""
+        return [entry for entry in list(self._entries.values()) if isinstance(entry, Script)]
 
     def save(self, store: Store) -> None:
         """Write what changed; call inside the turn's transaction."""

@@ -20,7 +20,8 @@ class Source:
     interrupts. interrupts: the sources whose requests its own may displace. answers: what it says
     may answer, and so confirm, what the person was asked; and is unread input of a process.
     confirmed: its request for an effect outside is word enough; else the person is asked first.
-    rate: inputs a minute, ``burst`` of them at once; what is over it is held or refused."""
+    rate: inputs a minute, ``burst`` of them at once; what is over it is held or refused. exempt: taken also when the queue is full, for it has no sender who
+    could send it again."""
 
     name: str
     what: str
@@ -33,6 +34,7 @@ class Source:
     interrupts: tuple[str, ...] = ()
     answers: bool = False
     confirmed: bool = False
+    exempt: bool = False
 
 
 _ALL = ("typed", "piped", "timer", "skill", "event", "concern")
@@ -63,7 +65,7 @@ SOURCES = {
             confirmed=True,
         ),
         # Said when it is due, and asked nothing (see Agent._ring).
-        Source("timer", "a reminder that is due", gated=False),
+        Source("timer", "a reminder that is due", gated=False, exempt=True),
         # A skill hands over what it knows to be a request. Its words may come from anywhere.
         Source(
             "skill",

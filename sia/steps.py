@@ -362,9 +362,20 @@ class Steps:
     def cancel_run(self, run: Run) -> None:
         """End a waiting run for good, and its scripts."""
         self.store.save_run(replace(run, status="cancelled", question="", preempts=False))
+        self.end_scripts(run.id)
+
+    def end_scripts(self, run: str) -> None:
+        """End the scripts of a run; on any thread."""
         for script in self.session.scripts():
-            if script.run == run.id and script.status == "running":
+            if script.run == run and script.status == "running":
                 self.scripts.end(script.id, "cancelled")
+
+    def end_cancelled(self) -> None:
+        """End the scripts of runs that were cancelled while no agent ran, or before a crash."""
+        for run in {script.run for script in self.session.scripts() if script.run}:
+            found = self.store.run(run)
+            if found and found.status == "cancelled":
+                self.end_scripts(run)
 
     def give_up_questions(self) -> bool:
         """Nobody will answer any more what was asked here: enter those runs again, so that they end

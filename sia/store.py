@@ -238,6 +238,11 @@ class Store:
         with self._lock:
             return self._db.execute(sql, values).fetchall()
 
+    def read(self, sql: str, values: dict[str, Any]) -> list[tuple]:
+        """The rows of a query by who keeps an index of its own on this connection."""
+        with self._lock:
+            return self._db.execute(sql, values).fetchall()
+
     # meta and ids
 
     def meta(self, key: str, default: str = "") -> str:
@@ -298,6 +303,13 @@ class Store:
         marks = ", ".join("?" * len(wanted))
         rows = self._rows(f"{_RUN_SELECT} WHERE status IN ({marks})", *wanted)
         return sorted((_run(row) for row in rows), key=lambda run: (run.arrived, int(run.id[1:])))
+
+    def runs_after(self, moment: datetime) -> list[Run]:
+        """Open runs that arrived later than ``moment``."""
+        rows = self._rows(
+            f"{_RUN_SELECT} WHERE status IN (?, ?, ?) AND arrived > ?", *OPEN, _encode(moment)
+        )
+        return [_run(row) for row in rows]
 
     def waiting_count(self) -> int:
         return self._rows("SELECT count(*) FROM runs WHERE status = 'waiting'")[0][0]

@@ -1,7 +1,9 @@
 """The running agent's socket: a JSON object a line, over a Unix socket in ``.sia/``.
 
 A client sends ``{"input": text}`` and hears ``Kept`` and the events of that run, or
-``{"attach": true}`` and hears everything. Events are ``{"event": name, ...fields}``.
+``{"attach": true}`` and hears everything; ``{"queue": "drop", "run": id}`` or ``{"queue": "raise",
+"run": id, "urgency": 0.9}`` is answered by one ``Notice``, of level error when it was refused.
+Events are ``{"event": name, ...fields}``.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from queue import Queue
 from typing import TYPE_CHECKING, Any, get_args
 
 from sia.errors import SiaError, Unavailable
-from sia.events import Admitted, Ended, Event, Kept
+from sia.events import Admitted, Ended, Event, Kept, Notice
 from sia.sockets import short
 from sia.store import OPEN
 
@@ -87,6 +89,8 @@ class _Client(socketserver.StreamRequestHandler):
                     everything = everything or bool(item.get("attach"))
                     if isinstance(item.get("input"), str):
                         self._submit(item["input"], runs)
+                    if "queue" in item:
+                        self._tell(self._change_queue(item))
                 elif everything or getattr(item, "run", None) in runs:
                     self._tell(item)
                     if isinstance(item, Admitted) and item.to and not everything:
@@ -104,6 +108,18 @@ class _Client(socketserver.StreamRequestHandler):
             return
         runs.add(run)
         self._tell(Kept(run))
+
+    def _change_queue(self, item: dict[str, Any]) -> Notice:
+        agent = self.server.agent
+        try:
+            match item:
+                case {"queue": "drop", "run": str(run)}:
+                    return Notice(agent.drop(run))
+                case {"queue": "raise", "run": str(run), "urgency": int() | float() as urgency}:
+                    return Notice(agent.raise_urgency(run, urgency))
+        except SiaError as error:
+            return Notice(str(error), "error")
+        return Notice('expected {"queue": "drop" or "raise", "run": id, "urgency": n}', "error")
 
     def _tell(self, event: Event) -> None:
         # A client that went away may have sent inputs before, which are still to be taken.

@@ -20,7 +20,7 @@ COMMANDS = {
     "run": "work for a person at the terminal, or on lines of standard input (the default)",
     "attach": "speak to the agent that is running in this home",
     "status": "what the agent does now",
-    "queue": "what waits, why, and when it runs at the latest",
+    "queue": "what waits, why, and when it runs at the latest; drop, raise or show one request",
     "skills": "what it can do",
     "context": "the last context, with tokens per section",
     "history": "the iterations on disk",
@@ -28,6 +28,11 @@ COMMANDS = {
     "admit": "what would be decided about an input; nothing is done",
     "route": "which skill would be chosen for a request; nothing is done",
     "service": "install as a service of the user's systemd",
+}
+QUEUE = {
+    "show": "all about one request",
+    "raise": "let a waiting request go sooner",
+    "drop": "cancel a request that waits",
 }
 WITH_VALUE = ("--home", "--model", "--llm")
 
@@ -65,11 +70,12 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--listen", action="store_true",
                      help="read no input; work for the socket and the clock until ended")
     run.add_argument("text", nargs="*", help="one request")
-    for name in ("status", "queue", "skills", "context", "history", "config", "admit", "route"):
+    for name in ("status", "skills", "context", "history", "config", "admit", "route"):
         subs[name].add_argument("--json", action="store_true", help="print JSON")
     subs["history"].add_argument("--session", help="only this session")
     subs["history"].add_argument("--limit", type=_positive, default=20, metavar="N",
                                  help="how many, newest last")
+    _queue_arguments(subs["queue"], common)
     for name in ("admit", "route"):
         subs[name].add_argument("text", nargs="*", metavar="TEXT")
         subs[name].add_argument("--file", type=Path, help="a file of lines, - for standard input")
@@ -77,6 +83,34 @@ def parser() -> argparse.ArgumentParser:
     subs["route"].add_argument("--skills", type=Path, metavar="DIR", help="over this tree alone")
     subs["service"].add_argument("action", choices=("install", "uninstall"))
     return top
+
+
+def _queue_arguments(
+    queue: argparse.ArgumentParser, common: argparse.ArgumentParser
+) -> None:
+    queue.set_defaults(action=None, json=False)
+    asked = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for place in (queue, asked):  # before or after the action
+        place.add_argument("--json", action="store_true", default=argparse.SUPPRESS,
+                           help="print JSON")
+    actions = queue.add_subparsers(dest="action", metavar="[ACTION]")
+    for name, text in QUEUE.items():
+        action = actions.add_parser(name, help=text, description=text, parents=[common, asked],
+                                    allow_abbrev=False)
+        action.add_argument("run", metavar="ID", help="as `sia queue` names it, such as r12")
+        if name == "raise":
+            action.add_argument("urgency", metavar="URGENCY", nargs="?", type=_urgency, default=1.0,
+                                help="0 to 1, above what it has; default 1, the highest")
+
+
+def _urgency(text: str) -> float:
+    value = float(text)
+    if not 0.0 <= value <= 1.0:
+        raise ValueError
+    return value
+
+
+_urgency.__name__ = "number from 0 to 1"
 
 
 def _positive(text: str) -> int:
@@ -127,6 +161,10 @@ def main(arguments: Sequence[str], make: Make | None = None) -> int:
         from sia.cli import dry
 
         return dry.run(options, home_folder(options))
+    if options.command == "queue":
+        from sia.cli import queue
+
+        return queue.run(options, home_folder(options))
     if options.command == "service":
         from sia.cli.service import service
 

@@ -1,4 +1,4 @@
-"""The commands that only look: status, queue, skills, context, history, config."""
+"""The commands that only look: status, skills, context, history, config."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import argparse
 import json
 import sqlite3
 import sys
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +49,6 @@ def _views(options: argparse.Namespace, home: Home) -> tuple[Any, str]:
             return data, report.render_history(data)
     store = Store.look(home.database)
     try:
-        if options.command == "queue":
-            now = datetime.now(home.zone)
-            data = report.queue(store, home.config.queue.rate, now)
-            return data, report.render_queue(data)
         data = report.status(home, store)
         return data, report.render_status(data)
     except sqlite3.DatabaseError as error:

@@ -111,36 +111,71 @@ class Request:
         return SOME_FAILED
 
 
+class _Attached:
+    """What was sent, until the agent has decided about each: one that is refused is told."""
+
+    def __init__(self, connection: Connection, output: PlainOutput) -> None:
+        self._connection, self._output = connection, output
+        self._lock = threading.Lock()
+        self._own: set[str] = set()
+        self.undecided, self.ended, self.refused = 0, False, False
+
+    def send(self, text: str) -> None:
+        with self._lock:
+            self.undecided += 1
+        self._connection.send(input=text)
+
+    def refuse(self, reason: str) -> None:
+        self.refused = True
+        self._output(Notice(reason, "error"))
+
+    def end(self) -> None:
+        """No more will be sent."""
+        with self._lock:
+            self.ended = True
+        self._leave()
+
+    def hear(self, event: Event) -> None:
+        self._output(event)
+        match event:
+            case Kept(run):
+                self._own.add(run)
+                return
+            case Admitted("", "reject", reason=reason):
+                self.refuse(reason)  # it could not be kept, and so has no run
+            case Admitted(run, action) if run in self._own:
+                self._own.remove(run)
+                self.refused = self.refused or action == "reject"
+            case _:
+                return
+        with self._lock:
+            self.undecided -= 1
+        self._leave()
+
+    def _leave(self) -> None:
+        if self.ended and not self.undecided:
+            self._connection.leave()
+
+
 def attach(folder: Path) -> int:
-    """Lines typed here go to the running agent; all it says is shown. Ends with Ctrl-D."""
+    """Lines typed here go to the running agent; all it says is shown. Ends with Ctrl-D, once it is
+    decided what becomes of each line."""
     home = homes.open_home(folder)
     output = PlainOutput(sys.stdout, sys.stderr)
     fd = standard_input()
     if fd is None:
         raise UsageError("sia attach needs a standard input")
-    refused: list[str] = []
-    left = threading.Event()
-
-    def refuse(reason: str) -> None:
-        refused.append(reason)
-        output(Notice(reason, "error"))
-
-    def leave() -> None:
-        left.set()
-        connection.leave()
-
     with closing(Connection(home.socket)) as connection:
         connection.send(attach=True)
-        reader = Reader(
-            fd, lambda text: connection.send(input=text), refuse, leave, connection.leave
-        )
+        attached = _Attached(connection, output)
+        reader = Reader(fd, attached.send, attached.refuse, attached.end, connection.leave)
         reader.start()
         for event in connection.events():
-            output(event)
+            attached.hear(event)
             if output.gone:
-                left.set()
                 break
         reader.stop()
-    if not left.is_set():
-        raise Unavailable(GONE)
-    return SOME_FAILED if refused else DONE
+    if output.gone or (attached.ended and not attached.undecided):
+        return SOME_FAILED if attached.refused else DONE
+    kept = "; what was sent is kept and is worked at its next start" if attached.undecided else ""
+    raise Unavailable(GONE + kept)

@@ -1,4 +1,4 @@
-"""The commands typed with a slash: they only look, and never wait for a model."""
+"""The commands typed with a slash: they look, or change the queue, and never wait for a model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from sia import report
-from sia.errors import SiaError
+from sia.errors import SiaError, UsageError
 from sia.home import Home
 from sia.shell.text import Paint, clean, columns, shorten
 from sia.shell.views import paragraph
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "/help": "what can be typed here",
     "/status": "what the agent does now",
-    "/queue": "what waits, and why",
+    "/queue": "what waits, and why; /queue show, raise or drop ID, raise ID URGENCY",
     "/skills": "what it can do; /skills NAME tells more",
     "/why": "the last decisions, with their probabilities",
     "/context": "what the agent saw last, and how much room it takes",
@@ -35,6 +35,7 @@ KEYS = (
     ("Ctrl-R", "searches the lines typed before"),
     ("Alt-Enter", "starts a new line"),
 )
+QUEUE = ("show", "raise", "drop")
 ALIASES = {"/exit": "/quit", "/q": "/quit", "/?": "/help"}
 
 
@@ -104,9 +105,26 @@ class Commands:
         )
 
     def _queue(self, words: list[str]) -> str:
-        now = datetime.now(self.home.zone)
-        rows = report.queue(self.store, self.home.config.queue.rate, now)
-        return report.render_queue(rows, self.width(), self.paint)
+        now, rate = datetime.now(self.home.zone), self.home.config.queue.rate
+        tree = self.agent.holder.tree
+        match words:
+            case []:
+                rows = report.queue(self.store, rate, now, tree)
+                return report.render_queue(rows, self.width(), self.paint)
+            case ["show", id]:
+                row = report.request(self.store, rate, now, id, tree)
+                return report.render_request(row, self.width(), self.paint)
+            case ["drop", id]:
+                return paragraph(self.agent.drop(id), self.width())
+            case ["raise", id, *urgency] if len(urgency) < 2:
+                return paragraph(self._raise(id, *urgency), self.width())
+        raise UsageError("/queue takes show ID, drop ID, raise ID or raise ID URGENCY")
+
+    def _raise(self, id: str, urgency: str = "1") -> str:
+        try:
+            return self.agent.raise_urgency(id, float(urgency))
+        except ValueError:
+            raise UsageError(f"the urgency {urgency} is no number from 0 to 1") from None
 
     def _skills(self, words: list[str]) -> str:
         data = report.skills(self.agent.holder.tree, self.home.setting)
@@ -149,6 +167,9 @@ class ShellCompleter(Completer):
         if text.startswith("/skills "):
             word = text.removeprefix("/skills ").lstrip()
             yield from _completions(word, [name for name in self._skills() if word in name])
+        elif text.startswith("/queue "):
+            word = text.removeprefix("/queue ").lstrip()
+            yield from _completions(word, [name for name in QUEUE if name.startswith(word)])
         elif text.startswith("/"):
             for name, help in COMMANDS.items():
                 if name.startswith(text):

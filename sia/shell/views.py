@@ -12,6 +12,7 @@ from sia.shell.text import Paint, clean, columns, pad, plain, shorten, width_of,
 
 BAR = 24  # cells of a whole bar
 OPTIONS_SHOWN = 4
+QUEUE_SHOWN = 50
 OUTPUT_LINES = 5  # of a script, in short
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
@@ -85,16 +86,62 @@ def render_status(data: dict[str, Any], width: int = 80, paint: Paint = plain) -
 def render_queue(data: list[dict[str, Any]], width: int = 80, paint: Paint = plain) -> str:
     if not data:
         return "  nothing waits"
+    waiting = [row["id"] for row in data if row["status"] == "waiting"]
+    hidden = set(waiting[QUEUE_SHOWN:])
     lines = []
     for row in data:
+        if row["id"] in hidden:
+            continue
         text = shorten(clean(row["text"]), width - 16)
         lines.append(f"  {paint('accent', pad(row['id'], 6))}{row['effective']:.2f}  {text}")
         since = f"since {_moment(row['waits_since'])}"
         if row["status"] == "waiting":
-            since += f", its turn at the latest after {_moment(row['latest'], row['waits_since'])}"
+            since += f", {_turn(row)}"
         for line in wrap(clean(f"{row['why']} · {since}"), width - 14):
             lines.append(" " * 14 + paint("dim", line))
+    if hidden:
+        lines.append("  " + paint("dim", f"and {len(hidden):,} more that wait"))
     return "\n".join(lines)
+
+
+def _turn(row: dict[str, Any]) -> str:
+    """When a waiting request runs at the latest."""
+    words = f"its turn at the latest after {_moment(row['latest'], row['waits_since'])}"
+    if row["before"]:
+        words += f" and the {row['before']:,} that came before it"
+    return words
+
+
+def render_request(data: dict[str, Any], width: int = 80, paint: Paint = plain) -> str:
+    """One request whole."""
+    rows = [
+        ("request", data["text"]),
+        ("status", data["why"] if data["status"] != "waiting" else f"waiting: {data['why']}"),
+        ("source", f"{data['source']}, {_moment(data['waits_since'])}"),
+        ("urgency", f"{data['urgency']:.2f}"),
+    ]
+    if data["status"] == "waiting":
+        rows[-1] = ("urgency", f"{data['urgency']:.2f}, by waiting {data['effective']:.2f} now")
+        rows.append(("turn", _turn(data)))
+    if data["skill"]:
+        count = len(data["actions"])
+        step = min(data["step"], count)
+        action = f", action {step} of {count}: {data['actions'][step - 1]}" if step else ""
+        used = f", {data['seconds']:g} seconds used" if data["seconds"] else ""
+        name = "no skill covers it" if data["skill"] == "-" else data["skill"]
+        rows.append(("skill", name + action + used))
+    if data["question"]:
+        options = ", ".join(data["question"]["options"])
+        rows.append(("question", data["question"]["text"] + (f" ({options})" if options else "")))
+    if data["attempt"] > 1:
+        rows.append(("attempt", str(data["attempt"])))
+    if data["displaced_by"]:
+        rows.append(("interrupted", f"by {data['displaced_by']}"))
+    if data["unread"]:
+        rows.append(("unread", _plural(data["unread"], "input")))
+    if data["outcome"]:
+        rows.append(("outcome", data["outcome"]))
+    return paragraph(data["id"], width, paint, "bold") + "\n" + _facts(rows, width, paint)
 
 
 # skills

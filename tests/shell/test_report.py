@@ -27,6 +27,7 @@ from sia.entries import (
     Script,
     Text,
 )
+from sia.errors import SiaError
 from sia.home import Home, open_home
 from sia.shell import text, views
 from sia.skills.tree import load
@@ -111,15 +112,20 @@ def test_queue_says_why_each_waits(store: Store) -> None:
     assert [(row["id"], row["why"]) for row in data] == [
         ("r1", "running now"),
         ("r2", "next, when r1 is done"),
-        ("r3", "r2 is more urgent (0.91)"),
-        ("r4", "r3 is more urgent (0.45)"),
-        ("r5", "r4 is more urgent (0.44)"),
+        ("r3", "2 go first; r2 is more urgent (0.91)"),
+        ("r4", "3 go first; r3 is more urgent (0.45)"),
+        ("r5", "interrupted by r1; 4 go first; r4 is more urgent (0.44)"),
         ("r6", "waits for your answer: Which Anna?"),
     ]
     third = data[2]
     assert (third["urgency"], third["effective"]) == (0.4, 0.45)
     assert third["waits_since"] == "2026-11-30T14:30:00+00:00"
     assert third["latest"] == "2026-11-30T20:30:00+00:00"  # (1 - 0.4) / 0.1 hours later
+    assert [(row["ahead"], row["before"]) for row in data] == [
+        (0, 0), (1, 3), (2, 1), (3, 2), (4, 0), (0, 0)
+    ]  # fmt: skip
+    shown = views.render_queue(data, 200)
+    assert "its turn at the latest after 20:30 and the 1 that came before it\n" in shown
 
 
 def test_queue_ties_and_preempts_in_words(store: Store) -> None:
@@ -129,7 +135,7 @@ def test_queue_ties_and_preempts_in_words(store: Store) -> None:
     assert [(row["id"], row["why"]) for row in report.queue(store, 0.1, NOW)] == [
         ("r3", "next"),
         ("r1", "r3 goes first: it interrupts, or was just answered"),
-        ("r2", "as urgent as r1, which came earlier"),
+        ("r2", "2 go first; as urgent as r1, which came earlier"),
     ]
 
 
@@ -137,6 +143,63 @@ def test_an_interrupted_request_says_after_what_it_goes_on(store: Store) -> None
     store.save_run(run("r1", "report", 0.5, 10, displaced_by="r2"))
     store.save_run(run("r2", "stop", 0.9, 1, status="running"))
     assert report.queue(store, 0.1, NOW)[1]["why"] == "interrupted by r2, goes on after it"
+
+
+def test_what_is_put_back_says_so_and_what_runs_names_its_budget(
+    store: Store, tmp_path: Path
+) -> None:
+    write_skill(tmp_path, "mail", "send")
+    tree = load((tmp_path,))
+    work = {"status": "running", "skill": "mail/send", "seconds": 4.2}
+    store.save_run(run("r1", "mail", 0.5, 10, **work))
+    store.save_run(run("r2", "again", 0.5, 9, attempt=2))
+    store.save_run(run("r3", "gone", 0.1, 1, status="running", skill="mail/gone"))
+    assert [row["why"] for row in report.queue(store, 0.1, NOW, tree)] == [
+        f"running now: mail/send, 4 of its {tree.skill('mail/send').budget.seconds:g} seconds used",
+        "running now",
+        "put back, attempt 2; next, when r3 is done",
+    ]
+    (row, *_) = report.queue(store, 0.1, NOW, tree, alive=False)
+    assert row["why"].startswith("was cut off, goes on at the next start: mail/send, 4 of its ")
+
+
+def test_one_request_in_full(store: Store) -> None:
+    displaced = {"displaced_by": "r9", "attempt": 2, "skill": "-", "seconds": 1.5}
+    store.save_run(run("r1", "call\x1b[31m mum", 0.3, 60, **displaced))
+    store.save_run(run("r2", "soon", 0.9, 5))
+    store.add_stdin("r1", "more")
+    data = report.request(store, 0.1, NOW, "r1")
+    assert json.loads(json.dumps(data)) == data
+    assert (data["effective"], data["ahead"], data["unread"]) == (0.4, 1, 1)
+    shown = views.render_request(data)
+    for words in (
+        "call␛[31m mum",
+        "waiting: interrupted by r9; r2 is more urgent (0.91)",
+        "typed, 30 Nov 14:00",
+        "0.30, by waiting 0.40 now",
+        "its turn at the latest after 21:00",
+        "no skill covers it, 1.5 seconds used",
+        "1 input",
+    ):
+        assert words in shown
+    question = json.dumps({"method": "ask", "text": "Which Anna?", "options": ["B", "K"]})
+    store.save_run(run("r3", "write", 0.4, 7, status="asking", question=question))
+    assert "Which Anna? (B, K)" in views.render_request(report.request(store, 0.1, NOW, "r3"))
+    store.save_run(run("r4", "old", 0.4, 7, status="failed", outcome="no server"))
+    over = views.render_request(report.request(store, 0.1, NOW, "r4"))
+    assert "failed" in over and "no server" in over and "at the latest" not in over
+    with pytest.raises(SiaError, match="there is no request r5; `sia queue` lists what waits"):
+        report.request(store, 0.1, NOW, "r5")
+
+
+def test_a_long_queue_is_cut_and_says_so(store: Store) -> None:
+    with store.transaction():
+        for n in range(60):
+            store.save_run(run(f"r{n}", f"text {n}", 0.5, 60 - n))
+    store.save_run(run("r99", "ask", 0.5, 1, status="asking"))
+    shown = views.render_queue(report.queue(store, 0.1, NOW), 100)
+    assert "text 49" in shown and "text 50" not in shown and "r99" in shown
+    assert shown.endswith("  and 10 more that wait")
 
 
 def write_skill(root: Path, category: str, name: str, requires: str = "") -> None:

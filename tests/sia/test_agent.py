@@ -308,8 +308,12 @@ def test_a_full_queue_says_so_and_still_takes_what_interrupts(make, skill, home)
     assert notice.text == "the queue is full (1 waiting); not taken: echo 2"
     rig.say("now echo 3")
     rig.wait(Said, text="did now echo 3")
+    rig.say("echo 4", source="timer")  # nobody could send it again
+    rig.wait(Admitted, text="echo 4", action="queue")
     rig.stop()
     assert "did echo 2" not in rig.said
+    left = {id: status for id, status in rig.runs().items() if id != "r1"}
+    assert left == {"r2": "waiting", "r4": "done", "r5": "waiting"}
     assert set(rig.runs()) == {"r1", "r2", "r4"}
 
 

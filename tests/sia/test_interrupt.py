@@ -2,6 +2,8 @@
 
 import threading
 
+import pytest
+
 from sia.entries import Script
 from sia.events import Admitted, Asked, Ended, Routed, Said, TurnEnded
 from sia.generator.manual import ManualGenerator
@@ -310,3 +312,74 @@ def test_who_was_not_meant_to_be_displaced_is_not(make, skill, home) -> None:
     rig.agent.store.drop_input(item.id)
     assert rig.end() == 0
     assert rig.said == ["begun", "past the crossing", "did now echo"]
+
+
+THREE = """
+def note(ctx, name):
+    ctx.state["done"] = [*ctx.state.get("done", []), name]
+    ctx.effect(name, lambda key: open({path!r}, "a").write(name + "\\n"))
+
+def first(ctx):
+    note(ctx, "first")
+
+def second(ctx):
+    note(ctx, "second")
+
+def third(ctx):
+    note(ctx, "third")
+    ctx.say(" ".join(ctx.state["done"]))
+"""
+
+
+def at_turn(rig, n: int, texts: list[str]) -> None:
+    """Submit ``texts`` when turn ``n`` ends; the loop goes on once the last of them is admitted."""
+
+    def submit(event) -> None:
+        if isinstance(event, TurnEnded) and event.n == n:
+            for text in texts:
+                run = rig.say(text)
+                rig.wait(Admitted, run=run)
+            if event.n < 4:  # then nothing runs that could be interrupted
+                rig.until(rig.agent.loop.cancel.is_set)
+
+    rig.agent.listen(submit)
+
+
+@pytest.mark.parametrize("turn", [1, 2, 3, 4])
+def test_preempted_at_an_actions_boundary_it_ends_as_without(make, skill, home, turn) -> None:
+    """Turn 1 finds the skill, 2 to 4 take its actions; at the end of each comes what interrupts."""
+    skill("echo", ECHO)
+    skill("three", THREE.format(path=str(home / "effects")), actions="first second third")
+    rig = make()
+    back = []
+    rig.agent.listen(
+        lambda event: back.append(rig.agent.store.run("r1")) if event == displacing else None
+    )
+    displacing = Said("r2", "did now echo")
+    at_turn(rig, turn, ["now echo"])
+    rig.say("cold three")
+    rig.start()
+    rig.wait(Said, text="did now echo")
+    assert rig.wait(Ended, run="r1").status == "done"
+    assert rig.end() == 0
+    assert (home / "effects").read_text() == "first\nsecond\nthird\n"
+    assert sorted(rig.said) == ["did now echo", "first second third"]
+    if turn < 4:
+        assert rig.said[0] == "did now echo"
+        assert (back[0].status, back[0].step, back[0].displaced_by) == ("waiting", turn - 1, "r2")
+        assert back[0].urgency == rig.wait(Admitted, run="r1").urgency
+        assert [i.process.step for i in rig.iterations() if i.run == "r1"] == [1, 1, 2, 3]
+
+
+def test_what_was_displaced_goes_back_at_its_own_urgency(make, skill, home) -> None:
+    """A low one that was interrupted lets a high one go first, and then goes on where it was."""
+    skill("echo", ECHO)
+    skill("three", THREE.format(path=str(home / "effects")), actions="first second third")
+    rig = make()
+    at_turn(rig, 3, ["hot echo", "now echo"])
+    rig.say("cold three")
+    rig.start()
+    assert rig.wait(Ended, run="r1").status == "done"
+    assert rig.end() == 0
+    assert rig.said == ["did now echo", "did hot echo", "first second third"]
+    assert (home / "effects").read_text() == "first\nsecond\nthird\n"

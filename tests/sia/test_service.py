@@ -13,8 +13,10 @@ import pytest
 from semif.errors import FileError
 from sia import home as homes
 from sia.errors import ConfigError, Unavailable
-from sia.events import Admitted, Asked, Ended, Kept, Routed, Said
+from sia.events import Admitted, Asked, Ended, Kept, Notice, Routed, Said
+from sia.generator.testing import until_cancelled
 from sia.machine import Machine
+from sia.store import Run
 from sia.wire import Connection, Server, from_json, to_json
 
 ECHO = """
@@ -205,6 +207,65 @@ def test_half_a_character_from_a_client(serve, client, skill) -> None:
     mine.connection.send(input="echo \ud800 \x07")
     assert mine.wait(Said).text == "did echo � \x07"
     assert mine.wait(Ended).status == "done"
+
+
+def test_a_client_changes_the_queue_and_is_answered(serve, client, skill) -> None:
+    skill("ask", ASK)
+    rig = serve()
+    run = rig.say("ask")
+    rig.wait(Asked)
+    mine, other = client(rig), client(rig)
+    for message, text in (
+        ({"queue": "raise", "run": run, "urgency": 0.9}, f"{run} waits for your answer"),
+        ({"queue": "drop", "run": "r99"}, "there is no request r99"),
+        ({"queue": "drop"}, "expected {"),
+        ({"queue": "drop", "run": 1}, "expected {"),
+        ({"queue": "raise", "run": run, "urgency": "1"}, "expected {"),
+        ({"queue": ["drop"], "run": run}, "expected {"),
+        ({"queue": "raise", "run": run, "urgency": float("nan")}, "the urgency nan is not"),
+    ):
+        told = len(mine.events)
+        mine.connection.send(**message)
+        rig.until(lambda told=told: len(mine.events) > told)
+        assert mine.events[-1].level == "error" and mine.events[-1].text.startswith(text), message
+    mine.connection.send(queue="drop", run=run)
+    rig.wait(Ended, run=run, status="cancelled")
+    rig.until(lambda: mine.events[-1] == Notice(f"dropped {run}: ask"))
+    assert other.events == []
+    mine.connection.send(input="two")  # nobody asks any more
+    rig.wait(Admitted, text="two", action="run")
+
+
+def test_dropped_while_the_models_are_loaded(make, skill) -> None:
+    skill("echo", ECHO)
+    rig = make()
+    rig.say("echo 1")
+    rig.agent.store.save_run(rig_run := waiting_run("r9"))
+    assert rig.agent.raise_urgency("r9", 0.9) == "r9 waits with the urgency 0.90 now: echo 9"
+    assert rig.agent.drop("r9") == "dropped r9: echo 9"
+    rig.start()
+    assert rig.end() == 0 and rig.said == ["did echo 1"]
+    assert rig.runs()[rig_run.id] == "cancelled"
+
+
+def waiting_run(id: str) -> Run:
+    now = datetime.now(UTC)
+    return Run(id, "typed", f"echo {id[1:]}", 0.4, now, now)
+
+
+def test_the_last_one_dropped_an_agent_without_more_input_ends(make, skill) -> None:
+    skill("echo", ECHO)
+    rig = make([until_cancelled]).start()
+    rig.say("free: think")
+    rig.until(lambda: rig.generator.calls)
+    run = rig.say("echo")
+    rig.wait(Admitted, run=run, action="queue")
+    rig.agent.close_input()
+    rig.agent.drop(run)
+    rig.say("now echo last")
+    rig.wait(Said, text="did now echo last")
+    assert rig.stop(0) == 0
+    assert "did echo" not in rig.said and rig.runs()[run] == "cancelled"
 
 
 def test_nobody_listens(home) -> None:
