@@ -115,7 +115,7 @@ def _loop(folder: Path, entries: int) -> tuple[Loop, Session, Store]:
     steps = Steps(
         home=home, store=store, session=session, scripts=_NoScripts(), machine=Machine(folder),
         navigator=None, runs=None, generator=None, budget=budget, tree=lambda: None,
-        revision="bench", since=datetime.now(UTC),
+        revision=lambda: "bench", since=datetime.now(UTC),
     )
     recorder = Recorder(home, store, session, DecisionLog(home.decisions))
     loop = Loop(

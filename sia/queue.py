@@ -197,6 +197,8 @@ def raised(run: Run) -> str:
 def known(store: Store, id: str) -> Run:
     """Raises SiaError when there is no run of this id."""
     run = store.run(id)
+    if run is None and any(item.run == id for item in store.inputs()):
+        raise SiaError(f"{id} is not yet looked at; it waits once that is done")
     if run is None:
         raise SiaError(f"there is no request {id}; `sia queue` lists what waits")
     return run

@@ -129,7 +129,7 @@ def queue(
     store: Store, rate: float, now: datetime, tree: Tree | None = None, alive: bool = True
 ) -> list[dict[str, Any]]:
     """Open requests in the order they will be worked: the running one, the waiting ones, those
-    that wait for an answer.
+    that wait for an answer, and inputs about which nothing is decided yet.
 
     ``why`` says in words why each waits, ``ahead`` how many go first as things stand; from
     ``latest`` on nothing that came later goes first, only the ``before`` that came earlier.
@@ -149,6 +149,9 @@ def queue(
     for run in store.runs("asking"):
         asked = run.open_question.get("text") or "more input"
         rows.append(_row(run, rate, now, f"waits for your answer: {asked}"))
+    for item in store.inputs():
+        unread = Run(item.run, item.source, item.text, 0.0, item.time, item.time, status="unread")
+        rows.append(_row(unread, rate, now, "not yet looked at: what came before is done first"))
     return rows
 
 

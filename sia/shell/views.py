@@ -86,14 +86,15 @@ def render_status(data: dict[str, Any], width: int = 80, paint: Paint = plain) -
 def render_queue(data: list[dict[str, Any]], width: int = 80, paint: Paint = plain) -> str:
     if not data:
         return "  nothing waits"
-    waiting = [row["id"] for row in data if row["status"] == "waiting"]
+    waiting = [row["id"] for row in data if row["status"] in ("waiting", "unread")]
     hidden = set(waiting[QUEUE_SHOWN:])
     lines = []
     for row in data:
         if row["id"] in hidden:
             continue
         text = shorten(clean(row["text"]), width - 16)
-        lines.append(f"  {paint('accent', pad(row['id'], 6))}{row['effective']:.2f}  {text}")
+        urgency = "   –" if row["status"] == "unread" else f"{row['effective']:.2f}"
+        lines.append(f"  {paint('accent', pad(row['id'], 6))}{urgency}  {text}")
         since = f"since {_moment(row['waits_since'])}"
         if row["status"] == "waiting":
             since += f", {_turn(row)}"

@@ -192,6 +192,16 @@ def test_one_request_in_full(store: Store) -> None:
         report.request(store, 0.1, NOW, "r5")
 
 
+def test_an_input_that_is_not_yet_looked_at_is_there_too(store: Store) -> None:
+    item = store.add_input("piped", "read me", NOW - timedelta(minutes=3))
+    (row,) = report.queue(store, 0.1, NOW)
+    assert (row["id"], row["status"], row["source"]) == (item.run, "unread", "piped")
+    shown = views.render_queue([row], 200)
+    assert shown.split()[:4] == [item.run, "–", "read", "me"] and "not yet looked at" in shown
+    with pytest.raises(SiaError, match=f"{item.run} is not yet looked at"):
+        report.request(store, 0.1, NOW, item.run)
+
+
 def test_a_long_queue_is_cut_and_says_so(store: Store) -> None:
     with store.transaction():
         for n in range(60):

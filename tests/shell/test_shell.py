@@ -120,6 +120,13 @@ def test_an_open_question_turns_the_prompt_into_an_answer(shell) -> None:
     shell.until(lambda: shell.prompt_line() == "›", "the question is still open")
 
 
+def test_what_queue_takes_is_completed(shell) -> None:
+    shell.type("/queue ra")
+    shell.until(lambda: "raise" in [line.strip() for line in shell.shown()], "not offered")
+    shell.type("\t")
+    shell.until(lambda: shell.prompt_line() == "› /queue raise", "not completed")
+
+
 def test_an_open_question_is_shown_again_at_the_next_start(start: Start) -> None:
     shell = start()
     shell.wait("idle")
