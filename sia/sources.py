@@ -20,7 +20,8 @@ class Source:
     interrupts. interrupts: the sources whose requests its own may displace. answers: what it says
     may answer, and so confirm, what the person was asked; and is unread input of a process.
     confirmed: its request for an effect outside is word enough; else the person is asked first.
-    rate: inputs a minute, ``burst`` of them at once; what is over it is held or refused. exempt: taken also when the queue is full, for it has no sender who
+    rate: inputs a minute, ``burst`` of them at once; what is over it is held or refused.
+    exempt: taken also when the queue is full, for it has no sender who
     could send it again."""
 
     name: str
