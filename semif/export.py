@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,20 @@ class LabelledRow:
     not_outcomes: tuple[str, ...]
     source: str
     weight: float
+
+    @classmethod
+    def denied(cls, value: Mapping[str, Any], row: str) -> LabelledRow:
+        """The same, or what `to_json` makes of a row that is only known not to be something."""
+        if "not_outcomes" not in value:
+            return cls.from_json(value, row)
+        options = {option.id for option in Decision.from_json(value, row).options}
+        denied = value["not_outcomes"]
+        if not isinstance(denied, list) or not denied or not set(map(str, denied)) < options:
+            message = f"{denied!r} is no list of some of the options"
+            raise DecisionError(named(row, value), "not_outcomes", message)
+        given = {**value, "observed_outcome": str(denied[0])}
+        known = cls.from_json(given, row)
+        return replace(known, outcome=None, not_outcomes=tuple(map(str, denied)))
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], row: str) -> LabelledRow:

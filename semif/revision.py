@@ -217,8 +217,11 @@ class Registry:
         return self._line("pending")
 
     def get(self, id_: str) -> Revision:
-        """A revision of this home by id; its contents must have that id."""
-        revision = load(self.folder / id_)
+        """A revision of this home by id, or the shipped one; its contents must have that id."""
+        folder = self.folder / id_
+        if not folder.exists() and load(shipped()).id == id_:
+            folder = shipped()
+        revision = load(folder)
         if revision.id != id_:
             raise ModelError(
                 f"{self.folder / id_ / 'revision.json'} was changed: its id is {revision.id}"
@@ -230,6 +233,35 @@ class Registry:
         if not self.folder.is_dir():
             return ()
         return tuple(sorted(p.name for p in self.folder.iterdir() if _ID.fullmatch(p.name)))
+
+    def add(self, revision: Revision, extra: Mapping[str, bytes]) -> Revision:
+        """Put a revision made elsewhere among those of this home, with `extra` files beside it."""
+        target = self.folder / revision.id
+        if revision.folder is None or target.exists():
+            return self.get(revision.id)
+        draft = Path(mkdtemp(prefix=".revision-", dir=self.folder))
+        try:
+            for path in revision.folder.iterdir():
+                _copy(path, draft / path.name)
+            for name, data in extra.items():
+                write_whole(draft / name, data)
+            draft.chmod(0o755)
+            draft.rename(target)
+            sync_folder(self.folder)
+        except OSError as error:
+            raise FileError(target, f"cannot be written: {error.strerror}") from error
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        return self.get(revision.id)
+
+    def drop(self, id_: str) -> None:
+        """Delete a revision's folder; ModelError for the pinned one and for its parent."""
+        current = self.current()
+        if id_ in (current.id, current.contents.parent):
+            raise ModelError(f"{id_} is pinned, or what a rollback goes to; it stays")
+        gone = self.folder / f".gone-{id_}"
+        (self.folder / id_).rename(gone)
+        shutil.rmtree(gone)
 
     def swap(self, id_: str) -> None:
         """Pin another revision on trial: it stays pending until `confirm`."""

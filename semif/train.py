@@ -121,7 +121,7 @@ def _read(path: Path) -> list[LabelledRow]:
 
     try:
         with path.open("rb") as lines:
-            found = entries(lines, str(path), LabelledRow.from_json, refuse)
+            found = entries(lines, str(path), LabelledRow.denied, refuse)
             return [entry.value for entry in found]
     except OSError as error:
         raise FileError(path, f"cannot be read: {error.strerror}") from error

@@ -152,6 +152,20 @@ class NotesConfig(Section):
     """A folder of Markdown files, relative to the home."""
 
 
+class DreamConfig(Section):
+    rows: int = 20
+    """Labelled decisions below which there is no dream."""
+    epochs: int = 3
+    layers: int = 14
+    """Tuned, from the top."""
+    minutes: float = 60.0
+    """Training ends then, with the best so far."""
+    replay: float = 1.0
+    """Shipped rows that are learned again for each that was logged."""
+    swap: bool = True
+    """Put a candidate that is proven on trial; otherwise it waits for `sia revisions use`."""
+
+
 class Config(Section):
     person: PersonConfig = PersonConfig()
     model: ModelConfig = ModelConfig()
@@ -166,9 +180,14 @@ class Config(Section):
     email: EmailConfig = EmailConfig()
     files: FilesConfig = FilesConfig()
     notes: NotesConfig = NotesConfig()
+    dream: DreamConfig = DreamConfig()
 
 
 _POSITIVE = (
+    "dream.epochs",
+    "dream.layers",
+    "dream.minutes",
+    "dream.rows",
     "decider.timeout",
     "generator.context",
     "generator.max_tokens",

@@ -72,6 +72,10 @@ class Home:
         return self.state / "revisions"
 
     @property
+    def dreams(self) -> Path:
+        return self.state / "dreams"
+
+    @property
     def socket(self) -> Path:
         return self.state / "socket"
 

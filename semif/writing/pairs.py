@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from semif import similar
 from semif.errors import DecisionError, FileError
 from semif.jsonl import parse
 from semif.writing.tasks import Prompts, Value, load
@@ -66,9 +67,8 @@ class Pair:
 
     @cached_property
     def grams(self) -> frozenset[str]:
-        """5-grams of the input's characters, without case and runs of blanks."""
-        text = " ".join(" ".join(self.given.values()).casefold().split())
-        return frozenset(text[i : i + 5] for i in range(max(1, len(text) - 4)))
+        """Those of the input."""
+        return similar.grams(" ".join(self.given.values()))
 
 
 def shipped() -> Path:
@@ -120,11 +120,7 @@ def data_sha256(pairs: Sequence[Pair]) -> str:
 
 def near(one: Pair, other: Pair) -> bool:
     """Whether two inputs are nearly the same: Jaccard of their 5-grams of at least `NEAR`."""
-    a, b = one.grams, other.grams
-    if one.task != other.task or min(len(a), len(b)) < NEAR * max(len(a), len(b)):
-        return False
-    shared = len(a & b)
-    return shared >= NEAR * (len(a) + len(b) - shared)
+    return one.task == other.task and similar.near(one.grams, other.grams, NEAR)
 
 
 def near_any(pairs: Iterable[Pair], others: Sequence[Pair]) -> list[Pair]:

@@ -27,6 +27,9 @@ COMMANDS = {
     "config": "every setting, and where it came from",
     "admit": "what would be decided about an input; nothing is done",
     "route": "which skill would be chosen for a request; nothing is done",
+    "dream": "learn from what was logged, prove it, and take it up",
+    "revisions": "which revisions there are: list, show, diff, use, prune",
+    "rollback": "go back to the revision that the pinned one came from",
     "service": "install as a service of the user's systemd",
 }
 QUEUE = {
@@ -34,6 +37,7 @@ QUEUE = {
     "raise": "let a waiting request go sooner",
     "drop": "cancel a request that waits",
 }
+REVISIONS = ("list", "show", "diff", "use", "prune")
 WITH_VALUE = ("--home", "--model", "--llm")
 
 EPILOG = """Anything that is not a command is one request: sia remind me to feed the cat at 9
@@ -70,7 +74,8 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--listen", action="store_true",
                      help="read no input; work for the socket and the clock until ended")
     run.add_argument("text", nargs="*", help="one request")
-    for name in ("status", "skills", "context", "history", "config", "admit", "route"):
+    for name in ("status", "skills", "context", "history", "config", "admit", "route", "dream",
+                 "revisions"):
         subs[name].add_argument("--json", action="store_true", help="print JSON")
     subs["history"].add_argument("--session", help="only this session")
     subs["history"].add_argument("--limit", type=_positive, default=20, metavar="N",
@@ -81,6 +86,12 @@ def parser() -> argparse.ArgumentParser:
         subs[name].add_argument("--file", type=Path, help="a file of lines, - for standard input")
     subs["admit"].add_argument("--process", metavar="NAME", help="while this process runs")
     subs["route"].add_argument("--skills", type=Path, metavar="DIR", help="over this tree alone")
+    _add_dream(subs["dream"])
+    revisions = subs["revisions"]
+    revisions.add_argument("action", nargs="?", choices=REVISIONS, default="list")
+    revisions.add_argument("ids", nargs="*", metavar="ID", help="show ID, use ID, diff ID ID")
+    revisions.add_argument("--keep", type=_positive, default=5, metavar="N",
+                           help="prune: how many of the newest stay")
     subs["service"].add_argument("action", choices=("install", "uninstall"))
     return top
 
@@ -111,6 +122,13 @@ def _urgency(text: str) -> float:
 
 
 _urgency.__name__ = "number from 0 to 1"
+
+
+def _add_dream(dream: argparse.ArgumentParser) -> None:
+    dream.add_argument("--now", action="store_true",
+                       help="dream; without it: what was logged costs, and past dreams")
+    dream.add_argument("--from", dest="homes", metavar="DIR", type=Path, action="append",
+                       default=[], help="learn from this home's log too; may be given again")
 
 
 def _positive(text: str) -> int:
@@ -165,6 +183,15 @@ def main(arguments: Sequence[str], make: Make | None = None) -> int:
         from sia.cli import queue
 
         return queue.run(options, home_folder(options))
+    if options.command == "dream":
+        from sia.cli import dream
+
+        return dream.run(options, home_folder(options))
+    if options.command in ("revisions", "rollback"):
+        from sia.cli import revisions
+
+        act = revisions.run if options.command == "revisions" else revisions.rollback
+        return act(options, home_folder(options))
     if options.command == "service":
         from sia.cli.service import service
 

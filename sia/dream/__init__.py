@@ -1,0 +1,1 @@
+"""Dreaming: what was logged becomes a better model, when it can be proven to be one."""
