@@ -90,7 +90,7 @@ def join(
 ) -> Iterator[LabelledRow]:
     """Labelled rows in the order of `rows`; rows that no label speaks about are left out."""
     by_row: dict[str, list[Label]] = defaultdict(list)
-    for label in _valid(list(labels)):
+    for label in valid(list(labels)):
         by_row[label.row].append(label)
     for value in rows:
         id_ = value.get("id")
@@ -108,7 +108,7 @@ def join(
         report(f"labels.jsonl: the row {row} is labelled but not in decisions.jsonl")
 
 
-def _valid(labels: list[Label]) -> Iterator[Label]:
+def valid(labels: list[Label]) -> Iterator[Label]:
     """Labels of weight above 0 that no label of the same or a higher source supersedes."""
     known = {label.id: label for label in labels}
     gone = {

@@ -13,13 +13,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from queue import SimpleQueue
 
+from semif.export import read_labels
 from semif.log import DecisionLog
 from semif.revision import Registry
 from sia import brain as models
 from sia import queue as queues
 from sia import record
+from sia.account import Prices
 from sia.brain import Brain
 from sia.budget import Budget
+from sia.calls import Services
 from sia.entries import Note, Script, Text
 from sia.errors import SOME_FAILED
 from sia.events import Emit, Ended, Event, Notice, Ready, Said, Traced, TurnEnded
@@ -266,16 +269,22 @@ class Agent:
         guard = config.skills.guard
         runs = Runs(
             home=self.home,
-            store=self.store,
-            decider=brain.decide,
-            generator=brain.generator,
-            reminders=self.reminders,
+            services=Services(
+                store=self.store,
+                decider=brain.decide,
+                generator=brain.generator,
+                reminders=self.reminders,
+                questions=questions,
+                prices=Prices.of(config.generator),
+                new_id=new_row_id,
+                answerable=lambda: not self.loop.finished,
+                cancel_run=lambda run: steps.cancel_run(run),
+                hand_over=lambda text, within: self._intake.submit(text, "skill", within),
+                yes=self.options.yes,
+            ),
             pool=pool,
-            new_id=new_row_id,
-            answerable=lambda: not self.loop.finished,
-            cancel_run=lambda run: steps.cancel_run(run),
-            hand_over=lambda text, within: self._intake.submit(text, "skill", within),
-            yes=self.options.yes,
+            thresholds=brain.thresholds(brain.decide),
+            labelled=lambda: read_labels(self.home.labels, lambda problem: None),
         )
         steps = Steps(
             home=self.home,

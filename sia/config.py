@@ -74,6 +74,10 @@ class GeneratorConfig(Section):
     insecure: bool = False
     """Allow plain http to another machine."""
     timeout: float = 120.0
+    price_read: float = 0.0
+    """What a million tokens of prompts cost, where the server takes money (see sia-budget)."""
+    price_written: float = 0.0
+    """What a million tokens of replies cost."""
     proven: list[str] | None = None
     """Writing tasks this generator is good enough for. Default: what the revision proved; for
     openai and manual, all: act, message, judge, name, summarise, report, rewrite."""
@@ -273,6 +277,9 @@ def _check(config: Config, path: Path) -> None:
         group, key = name.split(".")
         need(name, 0 < section(config, group)[key] < math.inf, "a finite number above 0")
     tokens, scripts, loop = config.generator.max_tokens, config.scripts, config.loop
+    for name in ("generator.price_read", "generator.price_written"):
+        group, key = name.split(".")
+        need(name, 0 <= section(config, group)[key] < math.inf, "a finite number, 0 or more")
     need("model.threads", config.model.threads >= 0, "0 or more")
     need("loop.context_notice", 0 < loop.context_notice <= 100, "from 1 to 100")
     need("loop.context_limit", 0 < loop.context_limit <= 100, "from 1 to 100")

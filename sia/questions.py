@@ -19,12 +19,14 @@ from sia.redact import redact
 
 @dataclass(frozen=True)
 class View:
-    """What a decision looks at: an input or request, the process it meets, an open question."""
+    """What a decision looks at: an input or request, the process it meets, an open question, the
+    skill that is to work it and what stands ready for that."""
 
     text: str
     process: ProcessView | None = None
     question: str = ""
     skill: str = ""
+    observed: str = ""
 
 
 def process_words(process: ProcessView | None) -> str:
@@ -51,6 +53,10 @@ def _cover(view: View) -> dict[str, str]:
     return {"input": view.text, "skill": view.skill}
 
 
+def _prediction(view: View) -> dict[str, str]:
+    return {"request": view.text, "skill": view.skill, "observed": view.observed}
+
+
 BUILDERS: dict[str, Callable[[View], dict[str, str]]] = {
     "contains_request": _input,
     "interrupt": _input,
@@ -60,6 +66,7 @@ BUILDERS: dict[str, Callable[[View], dict[str, str]]] = {
     "navigate_skill": _request,
     "read_next": _request,
     "cover": _cover,
+    "predict": _prediction,
 }
 
 

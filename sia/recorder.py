@@ -66,12 +66,11 @@ class Recorder:
             store.drop_messages(shown)
             if turn.run:
                 store.save_run(turn.run)
-                for item in turn.results:
-                    store.save_result(
-                        turn.run.id, item.action, item.ordinal, item.method, item.value
-                    )
+                self._save_results(turn)
                 store.drop_taken(turn.taken)
                 self._remember_rows(turn)
+            for verdict in turn.verdicts:
+                store.add_verdict(verdict)
             session.save(store)
             store.save_unfiled(session.name, iteration.n, xml)
         session.saved(iteration.entries)
@@ -96,11 +95,21 @@ class Recorder:
             prompt_sha256=text.sha256,
         )
 
+    def _save_results(self, turn: Turn) -> None:
+        if turn.anew:
+            self._store.drop_results(turn.run.id)
+            return
+        for item in turn.results:
+            self._store.save_result(
+                turn.run.id, item.action, item.ordinal, item.method, item.value
+            )
+
     def _remember_rows(self, turn: Turn) -> None:
         """Which rows led to the run's outcome, for its labels; forgotten when it ends."""
         run = turn.run
         key = f"rows_{run.id}"
-        if run.status in ("done", "failed", "cancelled"):
+        # What finds its skill anew is judged by its new way.
+        if run.status in ("done", "failed", "cancelled") or (turn.anew and not run.skill):
             self._store.drop_meta(key)
             return
         rows = json.loads(self._store.meta(key, "[]"))

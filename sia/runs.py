@@ -1,60 +1,65 @@
 """A run: one request worked by a code skill, an action a turn.
 
-Actions run in a worker process; this answers their calls. What a call gave is stored by (run,
-action, ordinal) and given back when the action is entered again. Effects are committed before and
-after they happen, reminders and cancellations with their result; everything else is kept with the
-turn, or when the action stops to ask.
+Observe, predict, act, observe, assess, label. Actions run in a worker process; ``calls`` answers
+what they ask for. What a turn leads to is gathered in the turn and kept by its record.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from semif.errors import DecisionError
 from semif.log import Label
-from semif.types import Decider, Decision, Option
-from sia.errors import OverLimit
+from sia import assess
+from sia.account import Account
+from sia.assess import Verdict
+from sia.calls import Calls, OverBudget, Services, Until
 from sia.events import Asked, Ended, Notice
-from sia.generator.types import Generator, GeneratorError, GeneratorUnavailable, Unfit
+from sia.generator.types import Usage
 from sia.home import Home
-from sia.questions import View, state
 from sia.redact import redact
-from sia.reminders import CANCELLED, Reminders
+from sia.scheduler import TAU
 from sia.skills.api import Failed, Unproven
 from sia.skills.calls import Outcome, Payload, Suspended
 from sia.skills.host import WorkerPool
 from sia.skills.manifest import Manifest
 from sia.skills.tree import Tree
-from sia.sources import SOURCES
-from sia.store import Run, Store
+from sia.store import Run, RunVerdict
 from sia.turn import Result, Turn
 
-VERIFY_SECONDS = 10.0
-ASKED_SHOWN = 200  # characters of a request inside a question
+LOOK_SECONDS = 10.0  # for observe and verify
+UPDATES = 3  # times a run may begin anew with an updated request
+OBSERVE, PREDICT, ASSESS, VERIFY = "observe", "predict", "assess", "verify"
+LOOKS = frozenset({"reminders", "skills", "interrupted"})  # the calls that change nothing
+# What leaves the world as it was; the rest are effects, by whatever name.
+HARMLESS = LOOKS | {"say", "ask", "confirm", "choose", "generate", OBSERVE, PREDICT, ASSESS}
+SEEN = (OBSERVE, 0)  # where the observations of a run are kept
+JUDGE = "judge"
+CAUSES = {"choice": "which"}  # as that writing task calls it
 
 
 @dataclass
 class Runs:
-    """Works runs of code skills. ``answerable()``: somebody is there who can answer a question;
-    ``hand_over(text, within)``: keeps a request of a skill's own; its run. ``yes``: confirmations
-    are given in advance."""
+    """Works runs of code skills. thresholds: of whoever decides, by phase. labelled: reads the
+    labels given so far."""
 
     home: Home
-    store: Store
-    decider: Decider
-    generator: Generator
-    reminders: Reminders
+    services: Services
     pool: WorkerPool
-    new_id: Callable[[], str]
-    answerable: Callable[[], bool]
-    cancel_run: Callable[[Run], None]
-    hand_over: Callable[[str, Callable[[str], None]], str]
-    yes: bool = False
+    thresholds: Mapping[str, float]
+    labelled: Callable[[], Iterable[Label]]
+
+    def next(self, run: Run, skill: Manifest) -> str:
+        """The coming action; "assess" when only that is left; "" when there is none."""
+        if run.step < len(skill.actions):
+            return skill.actions[run.step]
+        return ASSESS if self.services.store.result(run.id, ASSESS, 0) else ""
 
     def act(
         self,
@@ -65,96 +70,62 @@ class Runs:
         now: datetime,
         cancel: threading.Event,
     ) -> Outcome:
-        """Run the next action of ``run``; ``turn.run`` is the run as it stands afterwards."""
-        action = skill.actions[run.step]
-        calls = Calls(self, run, action, tree, turn, cancel)
-        payload = self._payload(run, now)
-        seconds = max(0.1, skill.budget.seconds - run.seconds)
-        outcome = self.pool.run(skill, action, payload, calls.answer, seconds, cancel)
-        run = replace(run, seconds=run.seconds + outcome.seconds)
-        turn.run = self._after(run, skill, action, outcome, calls, turn, now)
-        if outcome.kind != "cancelled":
-            turn.results += calls.results
+        """Take the next action of ``run``; ``turn.run`` is the run as it stands afterwards."""
+        work = _Work(self, run, skill, tree, turn, now, cancel)
+        outcome = work.take()
+        turn.run = work.run
         return outcome
 
-    def _payload(self, run: Run, now: datetime) -> Payload:
-        zone = now.tzinfo
-        return Payload(
-            request=run.text,
-            run=run.id,
-            now=run.arrived.astimezone(zone),
-            answered=run.heard.astimezone(zone),
-            present=now,
-            person=self.home.person,
-            folders=self.home.folders,
-            settings=self.home.settings(run.skill.split("/")[0]),
-            state=json.loads(run.state),
-        )
+    # budgets, also of what the generator works
 
-    def _after(
-        self,
-        run: Run,
-        skill: Manifest,
-        action: str,
-        outcome: Outcome,
-        calls: Calls,
-        turn: Turn,
-        now: datetime,
+    def over(self, run: Run, skill: Manifest) -> str:
+        """What of the skill's budget is used up, in words, or ""."""
+        return Account.of(run).over(skill.budget, run.seconds)
+
+    def charged(self, run: Run, usage: Usage, seconds: float) -> Run:
+        """After a turn of the generator."""
+        account = Account.of(run).charge(usage, self.services.prices)
+        account = replace(account, actions=account.actions + 1)
+        return replace(run, spent=account.text(), seconds=run.seconds + seconds)
+
+    def over_budget(
+        self, run: Run, skill: Manifest, why: str, turn: Turn, now: datetime, touched: bool
     ) -> Run:
-        if outcome.kind != "cancelled":
-            turn.messages += [(run.id, text) for text in calls.said]
-        match outcome.kind:
-            case "suspended":
-                asking = replace(run, status="asking", requeued=now)
-                asking = replace(asking, question=json.dumps(calls.question))
-                turn.after.append(asked(asking))
-                return asking
-            case "cancelled":
-                return run  # the loop puts it back into the queue and enters the action again
-            case "done":
-                run = replace(run, state=json.dumps(outcome.state), step=run.step + 1)
-                if run.step < len(skill.actions):
-                    return run
-                return self._finish(run, skill, calls, turn, now)
-            case "finished":
-                run = replace(run, state=json.dumps(outcome.state))
-                if outcome.message:
-                    turn.say(run.id, outcome.message)
-                return self._ended(run, "done", "", turn)
-        message = outcome.message or f"{skill.name}: {action} {outcome.kind}"
+        """End a run that may take no more, or queue it once with the skill's lesser goal, where
+        nothing in the world was touched yet."""
+        account = Account.of(run)
+        if skill.degrade and not account.degraded and not touched:
+            goal = skill.degrade.replace("{request}", run.text)
+            turn.after.append(Notice(f"{skill.id}: {why}; again with less: {goal}"))
+            turn.anew = True
+            return begun_anew(run, goal, account.anew(degraded=True), now)
+        again = ", with less too" if account.degraded else ""
+        message = f"I gave up on this: {run.text} ({why}{again})."
         turn.say(run.id, message)
-        return self._ended(run, "failed", message, turn)
+        return ended(run, "failed", message, turn)
 
-    def _finish(self, run: Run, skill: Manifest, calls: Calls, turn: Turn, now: datetime) -> Run:
-        """Ask the world, where the skill can; only its plain no is a failure."""
-        if not skill.has_verify:
-            return self._ended(run, "done", "", turn)
-        checks = calls.beside(run, "verify")
-        payload = self._payload(run, now)
-        outcome = self.pool.run(
-            skill, "verify", payload, checks.answer, VERIFY_SECONDS, checks.cancel
-        )
-        verdict = outcome.value if outcome.kind == "done" else None
-        if verdict is True:
-            turn.labels += [
-                Label.new(row, run.id, "is", option, "verified", by=skill.id)
-                for row, option in self._decided(run)
-            ]
-            return self._ended(run, "done", "verified", turn)
-        if verdict is False:
-            message = "the check afterwards found that it did not work"
-            turn.say(run.id, f"That did not work: {message}.")
-            return self._ended(run, "failed", message, turn)
-        return self._ended(run, "done", "", turn)
 
-    def _ended(self, run: Run, status: str, outcome: str, turn: Turn) -> Run:
-        turn.after.append(Ended(run.id, status, outcome))
-        return replace(run, status=status, outcome=outcome, question="", preempts=False)
+def begun_anew(run: Run, text: str, account: Account, now: datetime) -> Run:
+    """``run`` back in the queue from its start, with another goal."""
+    return replace(
+        run,
+        text=text,
+        step=0,
+        turns=0,
+        state="{}",
+        question="",
+        preempts=False,
+        seconds=0.0,
+        spent=account.text(),
+        status="waiting",
+        requeued=now,
+        attempt=run.attempt + 1,
+    )
 
-    def _decided(self, run: Run) -> list[tuple[str, str]]:
-        """(row id, chosen option) of the decisions that led here."""
-        rows = json.loads(self.store.meta(f"rows_{run.id}", "[]"))
-        return [(row, option) for row, option in rows]
+
+def ended(run: Run, status: str, outcome: str, turn: Turn) -> Run:
+    turn.after.append(Ended(run.id, status, outcome))
+    return replace(run, status=status, outcome=outcome, question="", preempts=False)
 
 
 def asked(run: Run) -> Asked:
@@ -164,242 +135,354 @@ def asked(run: Run) -> Asked:
     return Asked(run.id, text, tuple(question.get("options") or ()))
 
 
-class Calls:
-    """Answers the calls of one action."""
+class _Instead(Exception):
+    """The turn ends like this, and the action is not entered."""
 
-    def __init__(
-        self, runs: Runs, run: Run, action: str, tree: Tree, turn: Turn, cancel: threading.Event
-    ) -> None:
-        self._runs, self._run, self._action = runs, run, action
-        self._tree, self._turn, self.cancel = tree, turn, cancel
-        self.said: list[str] = []
-        self.results: list[Result] = []
-        self.question: dict[str, Any] | None = None
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.kind)
+        self.outcome = outcome
 
-    def beside(self, run: Run, action: str) -> Calls:
-        """For another function of the same skill in the same turn."""
-        return Calls(self._runs, run, action, self._tree, self._turn, self.cancel)
 
-    def answer(self, method: str, args: dict[str, Any]) -> Any:
-        """The reply to one call; raises Failed, Unproven or Suspended."""
-        ordinal = int(args.pop("ordinal"))
-        if method.startswith("effect"):
-            return getattr(self, f"_{method}")(ordinal, **args)
-        stored = self._runs.store.result(self._run.id, self._action, ordinal)
-        if stored is not None and stored[0] == method:
-            return _opened(method, stored[2])
-        handler = getattr(self, f"_call_{method}", None)
-        if handler is None:
-            raise Failed(f"unknown call {method}")
-        value = handler(ordinal, **args)
-        self.results.append(Result(self._action, ordinal, method, value))
-        return _opened(method, value)
+@dataclass
+class _Work:
+    """One turn of one run; ``run`` is it as it stands."""
 
-    # words
+    runs: Runs
+    run: Run
+    skill: Manifest
+    tree: Tree
+    turn: Turn
+    now: datetime
+    cancel: threading.Event
+    question: dict[str, Any] | None = field(default=None)
 
-    def _call_say(self, ordinal: int, text: str) -> None:
-        self.said.append(text)
-
-    def _call_ask(self, ordinal: int, question: str, options: list[str] | None) -> str:
-        self._suspend(ordinal, "ask", question, options)
-
-    def _call_confirm(self, ordinal: int, question: str) -> bool:
-        if self._runs.yes and SOURCES[self._run.source].confirmed:
-            return True
-        self._suspend(ordinal, "confirm", question, ["yes", "no"])
-
-    def _suspend(
-        self, ordinal: int, method: str, question: str, options: Sequence[str] | None
-    ) -> None:
-        if not self._runs.answerable():
-            raise Failed(f"nobody is there to answer: {question}", "environment")
-        self.question = {
-            "action": self._action,
-            "ordinal": ordinal,
-            "method": method,
-            "text": question,
-            "options": list(options) if options else None,
-        }
-        raise Suspended
-
-    # decisions and text
-
-    def _call_choose(
-        self,
-        ordinal: int,
-        question: str,
-        options: list[list[str]],
-        state: dict[str, str],
-        none: bool,
-    ) -> str:
-        offered = [Option(id, redact(description)) for id, description in options]
-        if none:
-            offered.append(Option("none", "None of these.", none=True))
-        if len(offered) == 1:
-            return offered[0].id
-        seen = {name: redact(str(value)) for name, value in state.items()}
-        decision = Decision(
-            id=self._runs.new_id(),
-            phase="read_next",
-            state=seen or state_of(self._run),
-            question=redact(question),
-            options=tuple(offered),
-        )
+    def take(self) -> Outcome:
+        action = self.runs.next(self.run, self.skill)
         try:
-            (answer,) = self._runs.decider.decide([decision])
+            if action == ASSESS and self.run.step >= len(self.skill.actions):
+                self.run = self._closed()
+                return Outcome("done")
+            self._observe_before()
+            if action == self.skill.predict:
+                self._predict()
+            outcome = self._enter(action)
+        except _Instead as instead:
+            outcome = instead.outcome
+        self.run = self._after(outcome, action)
+        return outcome
+
+    # before the action
+
+    def _observe_before(self) -> None:
+        """The baseline; after an interruption, whether the world is still as it was left."""
+        if not self.skill.has_observe:
+            return
+        seen = self._seen()
+        if seen and seen["attempt"] == self.run.attempt:
+            return
+        outcome = self._look()
+        if outcome.kind != "done":
+            raise _Instead(outcome)
+        value = outcome.value
+        if seen and value != seen["last"]:
+            changed = assess.changes(seen["last"], value)
+            what = f"While this was interrupted, something changed ({changed})."
+            self._agreed(OBSERVE, self.run.attempt, f"{what} Go on with: {self.run.text}?")
+        self._keep_seen(seen["first"] if seen else value, value)
+
+    def _predict(self) -> None:
+        """Whether this will work, before it is done; where it matters and that is in doubt, the
+        person is asked, unless they confirmed something in this run already."""
+        skill, thresholds = self.skill, self.runs.thresholds
+        # Asked only where the revision was taught it, and where there is something to see.
+        if "predict" not in thresholds or not (skill.has_observe or skill.careful):
+            return
+        seen = self._seen()
+        parts = [assess.words(value) for value in (seen and seen["last"], self._state()) if value]
+        calls = self._calls(PREDICT)
+        try:
+            given = {"ordinal": 1, "observed": "; ".join(parts) or "nothing"}
+            said = calls.answer("predict", given)
         except DecisionError as error:
-            raise Failed(str(error), "text") from error
-        if self._tree.skill(self._run.skill).decision_log:
-            self._turn.decided.append((answer, self._run.id))
-        return answer.selected
+            raise _Instead(Outcome("failed", str(error), "text")) from error
+        self.turn.results += calls.results
+        # Looked up last: another decider may have stood in, and it has thresholds of its own.
+        doubt = said["p"] < thresholds.get("predict", TAU)
+        if doubt and skill.careful and not self._confirmed():
+            question = f"I doubt that this will work ({said['p']:.0%}): {self.run.text}. Go on?"
+            self._agreed(PREDICT, 2, question)
 
-    def _call_generate(self, ordinal: int, task: str, fields: dict[str, str]) -> dict[str, Any]:
-        """A refusal is kept like a text: what the person was then asked must stay the answer."""
-        generator = self._runs.generator
-        if task not in generator.proven:
-            return {"unproven": f"the generator {generator.name} is not proven for {task}"}
-        for name, text in fields.items():
-            if redact(text) != text:  # a text without the secret would not be the person's
-                return {"unproven": f"the {name} holds what looks like a secret"}
+    def _agreed(self, action: str, ordinal: int, question: str) -> None:
+        if not self._ask(action, ordinal, question):
+            raise _Instead(Outcome("declined", f"All right, I leave it: {self.run.text}"))
+
+    def _ask(self, action: str, ordinal: int, question: str) -> bool:
+        """Yes or no of the person; raises _Instead while there is no answer."""
+        calls = self._calls(action)
         try:
-            value = generator.compose(task, fields, cancel=self.cancel)
-        except (Unfit, GeneratorUnavailable) as error:
-            return {"unproven": str(error)}
-        except GeneratorError as error:
-            raise Failed(str(error), "environment") from error
+            given = {"ordinal": ordinal, "question": redact(question)}
+            return calls.answer("confirm", given)
+        except Suspended:
+            self.question = calls.question
+            raise _Instead(Outcome("suspended")) from None
+        except Failed as error:
+            raise _Instead(Outcome("failed", str(error), error.cause)) from error
+        finally:
+            self.turn.results += calls.results
+
+    def _confirmed(self) -> bool:
+        found = self._store.results(self.run.id)
+        return any(
+            method == "confirm" and value is True and action in self.skill.actions
+            for action, method, _, value in found
+        )
+
+    # the action
+
+    def _enter(self, action: str) -> Outcome:
+        budget, run = self.skill.budget, self.run
+        account = Account.of(run)
+        account = replace(account, actions=account.actions + 1)
+        self.run = run = replace(run, spent=account.text())
+        if why := account.over(budget, run.seconds):
+            return Outcome("limit", why)
+        seconds = budget.seconds - run.seconds
+        begun = time.monotonic()
+        calls = self._calls(action, Until(self.cancel, begun + seconds))
+        payload = self._payload()
+        try:
+            outcome = self.runs.pool.run(
+                self.skill, action, payload, calls.answer, seconds, self.cancel
+            )
+        except OverBudget as error:
+            outcome = Outcome("limit", str(error))
+        spent = run.seconds + time.monotonic() - begun
+        self.run = replace(run, seconds=spent, spent=calls.account.text())
+        if outcome.kind != "cancelled":
+            self.turn.results += calls.results
+            self.turn.messages += [(run.id, text) for text in calls.said]
+        self.question = calls.question
+        return outcome
+
+    def _payload(self) -> Payload:
+        run, home, zone = self.run, self.runs.home, self.now.tzinfo
+        return Payload(
+            request=run.text,
+            run=run.id,
+            now=run.arrived.astimezone(zone),
+            answered=run.heard.astimezone(zone),
+            present=self.now,
+            person=home.person,
+            folders=home.folders,
+            settings=home.settings(run.skill.split("/")[0]),
+            state=self._state(),
+        )
+
+    # after the action
+
+    def _after(self, outcome: Outcome, action: str) -> Run:
+        run, turn = self.run, self.turn
+        match outcome.kind:
+            case "suspended":
+                asking = replace(run, status="asking", requeued=self.now)
+                asking = replace(asking, question=json.dumps(self.question))
+                turn.after.append(asked(asking))
+                return asking
+            case "cancelled":
+                return run  # the loop puts it back into the queue and enters the action again
+            case "declined":
+                turn.say(run.id, outcome.message)
+                return ended(run, "cancelled", "", turn)
+            case "done":
+                self.run = replace(run, state=json.dumps(outcome.state), step=run.step + 1)
+                return self._followed()
+            case "finished":
+                run = replace(run, state=json.dumps(outcome.state))
+                if outcome.message:
+                    turn.say(run.id, outcome.message)
+                return ended(run, "done", "", turn)
+            case "limit":
+                why, touched = outcome.message, self._touched()
+                return self.runs.over_budget(run, self.skill, why, turn, self.now, touched)
+        message = outcome.message or f"{self.skill.name}: {action} {outcome.kind}"
+        turn.say(run.id, message)
+        if outcome.cause in ("which", "environment"):
+            self._settle([Verdict(False, "verified", self.skill.id, outcome.cause)])
+        return ended(run, "failed", message, turn)
+
+    def _followed(self) -> Run:
+        """The run after an action that is done: on to the next, or to its end."""
+        if self.run.step < len(self.skill.actions):
+            if self.skill.has_observe:
+                outcome, seen = self._look(), self._seen()
+                if outcome.kind == "done" and seen:
+                    self._keep_seen(seen["first"], outcome.value)
+            return self.run
+        if self._judges():  # in a turn of its own: what was done is said meanwhile
+            self.turn.results.append(Result(ASSESS, 0, ASSESS, True))
+            return self.run
+        return self._closed()
+
+    # the end
+
+    def _closed(self) -> Run:
+        """Judge what was done, label what led there, and end the run or begin it anew."""
+        verified = self._verified() if self.skill.has_verify else None
+        judged = self._judged() if self._judges() else None
+        text = self._updated(judged.summary) if judged and self._failed(verified, judged) else ""
+        self._settle([verdict for verdict in (verified, judged) if verdict])
+        verdict = verified or judged
+        if verdict is None or verdict.success:
+            outcome = verdict.summary or verdict.source if verdict else ""
+            return ended(self.run, "done", outcome, self.turn)
+        if judged and text:
+            self.turn.say(self.run.id, f"That did not work: {judged.summary} I try again: {text}")
+            self.turn.anew = True
+            account = Account.of(self.run).anew(updated=1)
+            return replace(begun_anew(self.run, text, account, self.now), skill="")
+        message = verdict.summary or "the check afterwards found that it did not work."
+        self.turn.say(self.run.id, f"That did not work: {message}")
+        return ended(self.run, "failed", message, self.turn)
+
+    @staticmethod
+    def _failed(verified: Verdict | None, judged: Verdict) -> bool:
+        """By the world, where it could be asked, and by the judge, who says what went wrong."""
+        return not judged.success and not (verified and verified.success)
+
+    def _verified(self) -> Verdict | None:
+        """The skill's own check of the world; only its plain no, or a Failed that names a cause, is
+        a failure."""
+        calls = self._calls(VERIFY)
+        outcome = self.runs.pool.run(
+            self.skill, VERIFY, self._payload(), calls.answer, LOOK_SECONDS, self.cancel
+        )
+        by = self.skill.id
+        if outcome.kind == "done" and isinstance(outcome.value, bool):
+            return Verdict(outcome.value, "verified", by, "" if outcome.value else "unknown")
+        if outcome.kind == "failed" and outcome.cause != "unknown":
+            return Verdict(False, "verified", by, outcome.cause, outcome.message)
+        return None
+
+    def _judges(self) -> bool:
+        """Whether the generator is to judge: where the skill cannot tell, and beside one that can
+        until it is known how far it is to be trusted."""
+        if JUDGE not in self.runs.services.generator.proven:
+            return False
+        return not self.skill.has_verify or self._agreement()[1] < assess.RUNS
+
+    def _judged(self) -> Verdict | None:
+        seen = self._seen()
+        outcome = self._look() if self.skill.has_observe else None
+        after = assess.words(outcome.value) if outcome and outcome.kind == "done" else "unknown"
+        before = [assess.words(seen["first"]) if seen else "unknown"]
+        found = self._store.results(self.run.id)
+        before += [
+            f"predicted: {value['selected']} ({value['p']:.2f})"
+            for action, method, _, value in found
+            if (action, method) == (PREDICT, PREDICT)
+        ]
+        said = [value for _, method, _, value in found if method == "say" and value]
+        fields = {
+            "request": redact(self.run.text),
+            "skill": f"{self.skill.id}: {self.skill.description}",
+            "before": "\n".join(before),
+            "after": after,
+            "output": redact("\n".join(said)) or "nothing",
+        }
+        value = self._write(1, JUDGE, fields)
         if value is None:
-            raise Failed("the writing was interrupted", "environment")
-        return {"written": value}
+            return None
+        cause = "" if value["success"] else CAUSES.get(value["cause"], value["cause"])
+        by = self.runs.services.generator.name
+        return Verdict(value["success"], "assessed", by, cause, value["summary"])
 
-    # effects
+    def _updated(self, summary: str) -> str:
+        """What to try instead, in the words of a request; "" when there is nothing, it was tried
+        often enough, or the person would rather not."""
+        account = Account.of(self.run)
+        if account.updated >= UPDATES:
+            return ""
+        text = self._write(2, "rewrite", {"request": redact(self.run.text), "change": summary})
+        if not text or text.split() == self.run.text.split():
+            return ""
+        if self.skill.careful:  # a yes in advance was given to the request, not to a second try
+            if self.runs.services.yes or not self.runs.services.answerable():
+                return ""
+            question = f"That did not work: {summary} Shall I try again: {text}?"
+            if not self._ask(ASSESS, 3, question):
+                return ""
+        return text
 
-    def _effect_begin(self, ordinal: int, name: str) -> dict[str, Any]:
-        store, run = self._runs.store, self._run
-        key = f"{run.id}-{self._action}-{ordinal}"
-        stored = store.result(run.id, self._action, ordinal)
-        if stored is None:
-            self._grant(ordinal, name)
-            store.save_result(run.id, self._action, ordinal, name, None, "intended")
-            return {"status": "new", "key": key, "value": None}
-        _, known, value = stored
-        status = "confirmed" if known == "done" else "unknown"
-        return {"status": status, "key": key, "value": value}
-
-    def _grant(self, ordinal: int, name: str) -> None:
-        """Let an effect outside be done that no person asked for, once the person said yes to it,
-        or to another question of its run. Raises Failed at a no."""
-        store, run = self._runs.store, self._run
-        outside = self._tree.skill(run.skill).effects == "outside"
-        if not outside or SOURCES[run.source].confirmed or store.confirmed(run.id):
-            return
-        if any(result.method == "confirm" and result.value for result in self.results):
-            return
-        # An answer to this question is kept beside the effect, under a name of its own.
-        if store.result(run.id, f"{self._action}!", ordinal):
-            raise Failed(f"not done, as you said: {name}")
-        asker = f"the source {run.source} asks for it, not you: {run.text[:ASKED_SHOWN]}"
-        self._action = f"{self._action}!"
-        self._suspend(ordinal, "confirm", f"Shall I do this: {name}? ({asker})", ["yes", "no"])
-
-    def _effect_end(self, ordinal: int, name: str, value: Any) -> None:
-        self._runs.store.save_result(self._run.id, self._action, ordinal, name, value)
-
-    def _effect_unknown(self, ordinal: int, name: str, checked: bool | None) -> str:
-        skill = self._tree.skill(self._run.skill)
-        if skill.effects != "outside":
-            return "do"
-        # An answer to this question is kept beside the effect, under a name of its own.
-        asked = self._runs.store.result(self._run.id, f"{self._action}?", ordinal)
-        if asked is not None:
-            # Used once: if the repeat is cut off too, the person is asked anew.
-            self._runs.store.drop_results(self._run.id, f"{self._action}?")
-            return "do" if asked[2] else "skip"
-        question = f"I was cut off and cannot tell whether this was done: {name}. Do it again?"
-        self._action = f"{self._action}?"
-        self._suspend(ordinal, "confirm", question, ["yes", "no"])
-        return "skip"
-
-    # reminders, skills, displaced runs
-
-    def _call_remind(self, ordinal: int, due: str, text: str) -> str:
-        # Committed at once with its result, so that a crash in between sets no second one.
-        with self._runs.store.transaction():
-            id = self._runs.reminders.add(datetime.fromisoformat(due), text, self._run.id)
-            self._runs.store.save_result(self._run.id, self._action, ordinal, "remind", id)
-        return id
-
-    def _call_reminders(self, ordinal: int) -> list[dict[str, str]]:
-        return [
-            {"id": item.id, "due": item.due.isoformat(), "text": item.text, "status": item.status}
-            for item in self._runs.reminders.waiting()
-        ]
-
-    def _call_cancel_reminder(self, ordinal: int, id: str) -> bool:
-        with self._runs.store.transaction():
-            done = self._runs.reminders.set_status(id, CANCELLED)
-            self._runs.store.save_result(
-                self._run.id, self._action, ordinal, "cancel_reminder", done
-            )
-        return done
-
-    def _call_hand_over(self, ordinal: int, request: str) -> str:
-        # Committed at once with its result, so that a crash in between hands over nothing twice.
-        place = self._run.id, self._action, ordinal, "hand_over"
+    def _write(self, ordinal: int, task: str, fields: Mapping[str, str]) -> Any:
+        """What the generator writes, None where it cannot; raises _Instead when cut off."""
+        calls = self._calls(ASSESS, free=True)
         try:
-            return self._runs.hand_over(
-                request, lambda run: self._runs.store.save_result(*place, run)
-            )
-        except OverLimit as error:
-            raise Failed(str(error), "environment") from error
-
-    def _call_skills(self, ordinal: int) -> list[list[str]]:
-        return [
-            [f"{category.name}/{skill.name}", skill.description]
-            for category in self._tree.categories
-            for skill in category.skills
-        ]
-
-    def _displaced(self) -> list[Run]:
-        """Open runs that this one displaced, and what those had displaced before (a second "stop"
-        displaces the first one and means the same work); else the run that asked last."""
-        open_runs = self._runs.store.runs()
-        found: dict[str, Run] = {}
-        by = {self._run.id}
-        while more := [run for run in open_runs if run.displaced_by in by and run.id not in found]:
-            found |= {run.id: run for run in more}
-            by = {run.id for run in more}
-        if not found:  # nothing ran, so it is the open question that is meant
-            asking = [run for run in open_runs if run.status == "asking"]
-            return sorted(asking, key=lambda run: run.requeued)[-1:]
-        return list(found.values())
-
-    def _call_interrupted(self, ordinal: int) -> list[str]:
-        return [run.text for run in self._displaced()]
-
-    def _call_cancel_interrupted(self, ordinal: int) -> list[str]:
-        displaced = self._displaced()
-        texts = [run.text for run in displaced]
-        # Committed at once with its result: entered again after a crash it says the same.
-        with self._runs.store.transaction():
-            for run in displaced:
-                self._runs.cancel_run(run)
-            self._runs.store.save_result(
-                self._run.id, self._action, ordinal, "cancel_interrupted", texts
-            )
-        for run in displaced:
-            self._turn.after.append(Notice(f"cancelled: {run.text}"))
-            self._turn.after.append(Ended(run.id, "cancelled"))
-        return texts
-
-
-def _opened(method: str, value: Any) -> Any:
-    """What a call gives back, of what is kept of it; raises Unproven for a refusal."""
-    if method != "generate":
+            given = {"ordinal": ordinal, "task": task, "fields": dict(fields)}
+            value = calls.answer("generate", given)
+        except (Unproven, Failed):
+            value = None
+        self.turn.results += calls.results
+        self.run = replace(self.run, spent=calls.account.text())
+        if self.cancel.is_set():
+            raise _Instead(Outcome("cancelled"))
         return value
-    if "unproven" in value:
-        raise Unproven(value["unproven"])
-    return value["written"]
 
+    def _settle(self, verdicts: list[Verdict]) -> None:
+        """Keep the verdicts, and label the decisions by them."""
+        rows = json.loads(self._store.meta(f"rows_{self.run.id}", "[]")) + self.turn.way()
+        decided = [(row, option, phase) for row, option, phase in rows]
+        for verdict in verdicts:
+            weight = None
+            if verdict.source == "assessed":
+                weight = assess.trust(*self._agreement())
+            self.turn.labels += assess.labels(decided, verdict, self.run.id, weight)
+            kept = RunVerdict(self.run.id, verdict.source, verdict.success, tuple(decided))
+            self.turn.verdicts.append(kept)
 
-def state_of(run: Run) -> dict[str, str]:
-    return state("read_next", View(run.text))
+    def _agreement(self) -> tuple[int, int]:
+        return assess.agreement(self._store.verdicts(), self.runs.labelled())
+
+    # parts
+
+    @property
+    def _store(self) -> Any:
+        return self.runs.services.store
+
+    def _state(self) -> dict[str, Any]:
+        return json.loads(self.run.state)
+
+    def _calls(
+        self, action: str, cancel: threading.Event | None = None, free: bool = False
+    ) -> Calls:
+        services, cancel = self.runs.services, cancel or self.cancel
+        return Calls(services, self.run, self.skill, action, self.tree, self.turn, cancel, free)
+
+    def _look(self) -> Outcome:
+        """``observe``, which may only look."""
+        calls = self._calls(OBSERVE)
+
+        def answer(method: str, args: dict[str, Any]) -> Any:
+            if method not in LOOKS:
+                raise Failed(f"observe may only look: ctx.{method} belongs into an action")
+            return calls.answer(method, args)
+
+        return self.runs.pool.run(
+            self.skill, OBSERVE, self._payload(), answer, LOOK_SECONDS, self.cancel
+        )
+
+    def _seen(self) -> dict[str, Any] | None:
+        """What was observed: first, last, and in which attempt."""
+        fresh = [item.value for item in self.turn.results if (item.action, item.ordinal) == SEEN]
+        kept = self._store.result(self.run.id, *SEEN)
+        return fresh[-1] if fresh else kept[2] if kept else None
+
+    def _keep_seen(self, first: Any, last: Any) -> None:
+        value = {"attempt": self.run.attempt, "first": first, "last": last}
+        self.turn.results.append(Result(*SEEN, OBSERVE, value))
+
+    def _touched(self) -> bool:
+        """Whether the run has done something to the world, or may have."""
+        return any(
+            method not in HARMLESS or status != "done"
+            for _, method, status, _ in self._store.results(self.run.id)
+        )

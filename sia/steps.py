@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,6 +12,7 @@ from pathlib import Path
 from semif.errors import DecisionError
 from sia import actions, record
 from sia.budget import NOTICE, Budget, relieve
+from sia.calls import Until
 from sia.entries import (
     ErrorEntry,
     Iteration,
@@ -262,10 +265,10 @@ class Steps:
 
     def _act(self, turn: Turn, run: Run, iteration: Iteration, cancel: Cancel) -> None:
         skill = self._skill(run)
-        if run.step >= len(skill.actions):
+        action = self.runs.next(run, skill)
+        if not action:
             self._end(turn, run, "failed", f"The skill {skill.id} changed meanwhile: ask again.")
             return
-        action = skill.actions[run.step]
         now = iteration.figures.time
         outcome = self.runs.act(run, skill, self.tree(), turn, now, cancel)
         status = "waiting" if outcome.kind == "suspended" else outcome.kind
@@ -290,16 +293,24 @@ class Steps:
             text = f"I stopped after {run.turns} turns without coming to an end: {run.text}"
             self._end(turn, run, "failed", text)
             return
+        skill = self._skill(run)
+        if skill and (why := self.runs.over(run, skill)):
+            self._over_budget(turn, run, skill, why, iteration.figures.time)
+            return
         ids = [entry.id for entry in iteration.entries]
+        begun, used = time.monotonic(), self.generator.used
+        left = skill.budget.seconds - run.seconds if skill else math.inf
+        until = Until(cancel, begun + left)
         try:
-            reply = self.generator.reply(prompt(iteration).parts, ids=ids, cancel=cancel)
+            reply = self.generator.reply(prompt(iteration).parts, ids=ids, cancel=until)
         except GeneratorError as error:
             self._end(turn, run, "failed", f"I could not go on: {error}")
             return
         turn.generator = self.generator.name
+        spent = time.monotonic() - begun
+        run = turn.run = self.runs.charged(run, self.generator.used - used, spent)
         if reply.finish == "cancelled":
-            turn.run = run
-            return
+            return  # preempted, or out of time, which the next turn says
         turn.run = replace(run, turns=run.turns + 1)
         shown = Text.of(redact(reply.text)).text
         turn.response = Response(shown, "generator", lossy=shown != reply.text)
@@ -312,6 +323,14 @@ class Steps:
             self._error("the script was cut off at the reply's budget and not run; write less")
             return
         self._apply(turn, turn.run, action, iteration.figures.time)
+
+    def _over_budget(
+        self, turn: Turn, run: Run, skill: Manifest, why: str, now: datetime
+    ) -> None:
+        touched = any(script.run == run.id for script in self.session.scripts())
+        turn.run = self.runs.over_budget(run, skill, why, turn, now, touched)
+        for _, text in turn.messages:
+            self._note_said(run, text)
 
     def _error(self, text: str, line: int = 0, column: int = 0) -> None:
         words = Text.of(redact(text))

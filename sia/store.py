@@ -32,11 +32,14 @@ CREATE TABLE IF NOT EXISTS runs (
   status TEXT NOT NULL, skill TEXT NOT NULL, step INTEGER NOT NULL, turns INTEGER NOT NULL,
   state TEXT NOT NULL, question TEXT NOT NULL, preempts INTEGER NOT NULL,
   displaced_by TEXT NOT NULL, outcome TEXT NOT NULL, seconds REAL NOT NULL,
-  answered TEXT NOT NULL) WITHOUT ROWID;
+  answered TEXT NOT NULL, spent TEXT NOT NULL DEFAULT '{}') WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS runs_status ON runs (status);
 CREATE TABLE IF NOT EXISTS results (
   run TEXT NOT NULL, action TEXT NOT NULL, ordinal INTEGER NOT NULL, method TEXT NOT NULL,
   status TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (run, action, ordinal)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS verdicts (
+  run TEXT NOT NULL, source TEXT NOT NULL, success INTEGER NOT NULL, decided TEXT NOT NULL,
+  PRIMARY KEY (run, source)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS stdin (
   id INTEGER PRIMARY KEY, run TEXT NOT NULL, text TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS entries (
@@ -92,6 +95,7 @@ class Run:
     outcome: str = ""
     seconds: float = 0.0
     answered: str = ""  # RFC 3339, when the person last answered a question of it
+    spent: str = "{}"  # JSON of its Account
 
     @property
     def heard(self) -> datetime:
@@ -101,6 +105,17 @@ class Run:
     @property
     def open_question(self) -> dict[str, Any]:
         return json.loads(self.question) if self.question else {}
+
+
+@dataclass(frozen=True)
+class RunVerdict:
+    """Whether a run did what was asked, by ``verified`` or ``assessed``; ``decided``: (row id,
+    chosen option, phase) of what led there."""
+
+    run: str
+    source: str
+    success: bool
+    decided: tuple[tuple[str, str, str], ...] = ()
 
 
 _HALF = re.compile("[\ud800-\udfff]")
@@ -151,6 +166,10 @@ def _open(path: Path, problems: list[str]) -> sqlite3.Connection:
         return _connect(path, check=False)
 
 
+def _has_spent(db: sqlite3.Connection) -> bool:
+    return any(row[1] == "spent" for row in db.execute("PRAGMA table_info(runs)"))
+
+
 def _connect(path: Path, check: bool) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
     try:
@@ -159,6 +178,8 @@ def _connect(path: Path, check: bool) -> sqlite3.Connection:
         if check and db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise sqlite3.DatabaseError("quick_check failed")
         db.executescript(SCHEMA)
+        if not _has_spent(db):  # of a version that knew no budgets
+            db.execute("ALTER TABLE runs ADD COLUMN spent TEXT NOT NULL DEFAULT '{}'")
         db.execute("INSERT OR IGNORE INTO meta VALUES ('schema', ?)", (VERSION,))
         (found,) = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
     except BaseException:
@@ -200,6 +221,9 @@ class Store:
         store._db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
         try:
             store._db.execute("SELECT count(*) FROM meta")
+            if not _has_spent(store._db):
+                store._db.close()
+                raise ConfigError(f"{path} is of an older version; `sia run` brings it up to date")
         except sqlite3.DatabaseError as error:
             store._db.close()
             raise ConfigError(
@@ -342,9 +366,37 @@ class Store:
         sql = "SELECT 1 FROM results WHERE run = ? AND method = 'confirm' AND value = 'true'"
         return bool(self._rows(sql, run))
 
-    def drop_results(self, run: str, action: str) -> None:
+    def results(self, run: str) -> list[tuple[str, str, str, Any]]:
+        """(action, method, status, value) of all calls of a run, in no order of time."""
+        rows = self._rows(
+            "SELECT action, method, status, value FROM results WHERE run = ? "
+            "ORDER BY action, ordinal",
+            run,
+        )
+        return [(*row[:3], json.loads(row[3])) for row in rows]
+
+    def drop_results(self, run: str, action: str | None = None) -> None:
+        """Of one action, or all of the run."""
         with self.transaction() as db:
-            db.execute("DELETE FROM results WHERE run = ? AND action = ?", (run, action))
+            if action is None:
+                db.execute("DELETE FROM results WHERE run = ?", (run,))
+            else:
+                db.execute("DELETE FROM results WHERE run = ? AND action = ?", (run, action))
+
+    # how runs were judged
+
+    def add_verdict(self, verdict: RunVerdict) -> None:
+        with self.transaction() as db:
+            decided, success = json.dumps(verdict.decided), int(verdict.success)
+            values = (verdict.run, verdict.source, success, decided)
+            db.execute("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?)", values)
+
+    def verdicts(self) -> list[RunVerdict]:
+        rows = self._rows("SELECT run, source, success, decided FROM verdicts")
+        return [
+            RunVerdict(run, source, bool(success), tuple(map(tuple, json.loads(decided))))
+            for run, source, success, decided in rows
+        ]
 
     # standard input of a process
 

@@ -9,7 +9,9 @@ from semif.log import Label
 from semif.types import Answer
 from sia.entries import Response
 from sia.events import Event
-from sia.store import Run
+from sia.store import Run, RunVerdict
+
+WAY = frozenset({"navigate_category", "navigate_skill", "read_next", "predict"})
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Turn:
     messages: list[tuple[str, str]] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     labels: list[Label] = field(default_factory=list)
+    verdicts: list[RunVerdict] = field(default_factory=list)
+    anew: bool = False  # the run begins anew: what its calls gave is forgotten
     before: list[Event] = field(default_factory=list)
     after: list[Event] = field(default_factory=list)
     start: list[tuple[str, str, str]] = field(default_factory=list)  # script id, mode, command
@@ -44,12 +48,12 @@ class Turn:
     exit_code: int | None = None
 
     def way(self) -> list[list[str]]:
-        """[row id, chosen option] of the choices that led to the skill. Only these are proven
-        right by its success: that a mail went out says nothing of whom it should have reached."""
+        """[row id, chosen option, phase] of the decisions that the run's outcome says something
+        of: the way to the skill, its arguments, the prediction."""
         return [
-            [answer.decision.id, answer.selected]
+            [answer.decision.id, answer.selected, answer.decision.phase]
             for answer, _ in self.decided[self.heard :]
-            if answer.decision.phase.startswith("navigate")
+            if answer.decision.phase in WAY
         ]
 
     def say(self, run: str, text: str) -> None:

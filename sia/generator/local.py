@@ -13,7 +13,7 @@ from semif.llama import Adapter, Model, Session
 from sia.generator import grammar as grammars
 from sia.generator import writing
 from sia.generator.chat import Chat
-from sia.generator.types import Finish, GeneratorError, Part, Reply, Unfit
+from sia.generator.types import Finish, GeneratorError, Part, Reply, Unfit, Usage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,6 +51,7 @@ class LocalGenerator:
             )
         self.name = model.path.stem + (f"+{adapter.path.stem}" if adapter else "")
         self.proven = proven
+        self.used = Usage()
         self._model = model
         self._adapter, self._prompts = adapter, prompts
         self._n_ctx, self._threads = n_ctx, threads
@@ -122,6 +123,7 @@ class LocalGenerator:
             raise GeneratorError(str(error)) from error
         finally:
             self._writer.close()
+        self.used += Usage(written.prompt_tokens, written.tokens)
         return writing.checked(task, fields, written.value, written.whole)
 
     def close(self) -> None:
@@ -182,6 +184,7 @@ class LocalGenerator:
             show(grammars.close_action("".join(texts), action))
         evaluated = min(len(self._cached), len(prompt)) - kept
         ms = (time.perf_counter() - started) * 1000
+        self.used += Usage(len(prompt), generated)
         return Reply("".join(texts), finish, len(prompt), evaluated, generated, ms, self.name)
 
     def _check_room(self, prompt_tokens: int, max_tokens: int) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sia.generator.types import TASKS, Finish, Part, Reply
+from sia.generator.types import TASKS, Finish, Part, Reply, Usage
 
 
 class ManualGenerator:
@@ -19,6 +19,7 @@ class ManualGenerator:
 
     name = "manual"
     proven = TASKS
+    used = Usage()  # a person's words cost no tokens
 
     def __init__(
         self,

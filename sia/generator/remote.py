@@ -15,7 +15,7 @@ from semif.errors import one_line
 from semif.serving.remote import BUSY, checked_host, is_loopback, is_token, retry_after, words
 from sia.errors import ConfigError
 from sia.generator.grammar import core_action
-from sia.generator.types import Finish, GeneratorError, GeneratorUnavailable, Part, Reply
+from sia.generator.types import Finish, GeneratorError, GeneratorUnavailable, Part, Reply, Usage
 
 if TYPE_CHECKING:
     import httpx2
@@ -106,6 +106,7 @@ class RemoteGenerator:
             raise ConfigError("the generator's API key is empty or has characters no key has")
         self.name = model
         self.proven = proven
+        self.used = Usage()
         self._url = url.rstrip("/") + "/chat/completions"
         self._to_loopback = is_loopback(host)
         self._key = api_key
@@ -197,7 +198,7 @@ class RemoteGenerator:
         evaluated = usage.prompt_tokens
         if evaluated is not None and usage.prompt_tokens_details is not None:
             evaluated -= usage.prompt_tokens_details.cached_tokens or 0
-        return Reply(
+        reply = Reply(
             "".join(stream.texts),
             stream.finish or "cancelled",
             usage.prompt_tokens,
@@ -206,6 +207,8 @@ class RemoteGenerator:
             (time.perf_counter() - started) * 1000,
             self.name,
         )
+        self.used += reply.usage(parts)
+        return reply
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         import httpx2

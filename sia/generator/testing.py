@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sia.generator.types import TASKS, GeneratorError, Part, Reply
+from sia.generator.types import TASKS, GeneratorError, Part, Reply, Usage
 
 # A reply, or what makes it from the prompt; None: cancelled.
 Scripted = str | Callable[[Sequence[Part], threading.Event], str | None]
@@ -29,6 +29,7 @@ class ScriptedGenerator:
 
     def __init__(self, replies: Iterable[Scripted] = (), proven: frozenset[str] = TASKS) -> None:
         self.proven = proven
+        self.used = Usage()
         self.calls: list[Call] = []
         self._replies = iter(replies)
 
@@ -79,7 +80,9 @@ class ScriptedGenerator:
         prompt = sum(len(part.text.split()) for part in call.parts)
         if text is None or cancel.is_set():
             return Reply(text or "", "cancelled", prompt, prompt, 0, 0.0, self.name)
-        return Reply(text, "stop", prompt, prompt, len(text.split()), 0.0, self.name)
+        reply = Reply(text, "stop", prompt, prompt, len(text.split()), 0.0, self.name)
+        self.used += reply.usage(call.parts)
+        return reply
 
 
 def until_cancelled(_parts: Sequence[Part], cancel: threading.Event) -> None:

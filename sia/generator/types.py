@@ -28,6 +28,20 @@ class GeneratorUnavailable(GeneratorError, Unavailable):
 
 
 @dataclass(frozen=True)
+class Usage:
+    """Tokens: ``read`` of prompts, ``written`` of texts; a guess where a server does not tell."""
+
+    read: int = 0
+    written: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.read + other.read, self.written + other.written)
+
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(self.read - other.read, self.written - other.written)
+
+
+@dataclass(frozen=True)
 class Part:
     """One turn of the prompt. Its text is data: no text can open or close a turn."""
 
@@ -53,16 +67,25 @@ class Reply:
     ms: float
     model: str
 
+    def usage(self, parts: Sequence[Part]) -> Usage:
+        """What it took, given its prompt: told, else guessed at four characters a token."""
+        read, written = self.prompt_tokens, self.generated
+        if read is None:
+            read = sum(len(part.text) for part in parts) // 4
+        return Usage(read, (len(self.text) + 3) // 4 if written is None else written)
+
 
 class Generator(Protocol):
     """Writes core actions and texts, one call at a time.
 
     name: goes into the iteration file. proven: the writing tasks (of ``TASKS``) it is good
-    enough for. A set ``cancel`` ends a call within a second, with finish ``cancelled``.
+    enough for. used: what all calls so far took. A set ``cancel`` ends a call within a second,
+    with finish ``cancelled``.
     """
 
     name: str
     proven: frozenset[str]
+    used: Usage
 
     def reply(
         self,

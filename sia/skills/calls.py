@@ -20,7 +20,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from sia.skills.api import Failed, Folders, Person, Reminder
+from sia.skills.api import Failed, Folders, Person, Reminder, Unproven
 
 YES, NO = "yes", "no"
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -135,6 +135,17 @@ def matching(answer: str, options: Sequence[str]) -> str | None:
             return option
     begun = [option for option in options if said and option.casefold().startswith(said)]
     return begun[0] if len(begun) == 1 else None
+
+
+def opened(method: str, value: Any) -> Any:
+    """What a call gives back, of what is kept of it; raises Unproven for a kept refusal."""
+    if method == "say":
+        return None  # its words are kept for whoever judges the run
+    if method != "generate":
+        return value
+    if "unproven" in value:
+        raise Unproven(value["unproven"])
+    return value["written"]
 
 
 class _CodeLoader(SourceFileLoader):

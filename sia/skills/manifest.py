@@ -19,12 +19,15 @@ from sia.sources import SOURCES
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 REQUIREMENT = re.compile(r"config:\w+(\.\w+)+|(binary|socket):\S+")
 MAX_NAME, MAX_DESCRIPTION, MAX_BYTES = 64, 1024, 1_000_000
-PLAIN_KEYS = ("inputs", "actions", "interrupted-by", "interrupts", "requires", "degrade", "budget")
+PLAIN_KEYS = (
+    "inputs", "actions", "predict", "interrupted-by", "interrupts", "requires", "degrade", "budget"
+)  # fmt: skip
 WORDS = {
     "stakes": ("low", "high"),
     "effects": ("none", "local", "outside"),
     "decision-log": ("on", "off"),
 }
+RESERVED = ("observe", "verify", "predict", "assess")  # what the run does around the actions
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -39,8 +42,13 @@ class MalformedSkill(SiaError):
 
 @dataclass(frozen=True)
 class Budget:
+    """What one run may take: seconds of work (waiting for the person is free), tokens written for
+    it, actions entered (turns, where the generator works it), money. 0: no limit of its own."""
+
     seconds: float = 60.0
     tokens: int = 2000
+    actions: int = 0
+    money: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,7 @@ class Manifest:
     folder: Path
     inputs: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
+    predict: str = ""  # the action before which success is predicted; "": the first
     budget: Budget = Budget()
     stakes: str = "low"  # low | high
     interrupted_by: tuple[str, ...] = ()  # the only sources it yields to; none named: all
@@ -69,6 +78,11 @@ class Manifest:
     @property
     def has_code(self) -> bool:
         return bool(self.code)
+
+    @property
+    def careful(self) -> bool:
+        """A mistake of it is not made good again: the person is asked where success is in doubt."""
+        return self.stakes == "high" or self.effects == "outside"
 
     @property
     def id(self) -> str:
@@ -101,6 +115,7 @@ def parse_skill(folder: Path) -> Manifest:
         folder=folder,
         inputs=_list(given, "inputs"),
         actions=actions,
+        predict=_predict(path, given, actions),
         budget=_budget(path, given.get("budget", "")),
         stakes=stakes,
         interrupted_by=_sources(path, given) or (("typed",) if stakes == "high" else ()),
@@ -226,15 +241,25 @@ def _word(path: Path, given: Mapping[str, str], key: str, allowed: tuple[str, ..
     return word
 
 
+def _predict(path: Path, given: Mapping[str, str], actions: tuple[str, ...]) -> str:
+    action = given.get("predict", "").strip()
+    if "predict" in given and action not in actions:
+        raise MalformedSkill(path, f"sia-predict: {action!r} is none of sia-actions")
+    return action or "".join(actions[:1])
+
+
 def _budget(path: Path, text: str) -> Budget:
     values: dict[str, float] = {}
     for part in text.split():
-        match = re.fullmatch(r"(seconds|tokens)=(\d{1,9}(?:\.\d{1,3})?)", part)
-        if not match or match[1] in values or float(match[2]) <= 0:
-            raise MalformedSkill(path, f"sia-budget: {part!r} is not like 'seconds=60 tokens=2000'")
-        values[match[1]] = float(match[2])
-    default = Budget()
-    return Budget(values.get("seconds", default.seconds), int(values.get("tokens", default.tokens)))
+        match = re.fullmatch(r"(seconds|tokens|actions|money)=(\d{1,9}(?:\.\d{1,6})?)", part)
+        value = float(match[2]) if match else 0.0
+        whole = not match or match[1] in ("seconds", "money") or value.is_integer()
+        if not match or match[1] in values or value <= 0 or not whole:
+            example = "'seconds=60 tokens=2000 actions=20 money=0.05'"
+            raise MalformedSkill(path, f"sia-budget: {part!r} is not like {example}")
+        values[match[1]] = value
+    counts = {key: int(values[key]) for key in ("tokens", "actions") if key in values}
+    return Budget(**{**values, **counts})
 
 
 def _functions(script: Path, code: str) -> dict[str, Function]:
@@ -266,7 +291,7 @@ def _check_actions(
     if not actions:
         raise MalformedSkill(path, "there is a skill.py: name its functions in sia-actions")
     for action in actions:
-        if action in ("observe", "verify") or actions.count(action) > 1:
+        if action in RESERVED or actions.count(action) > 1:
             raise MalformedSkill(path, f"sia-actions: {action!r} may not stand there (again)")
         if action not in functions:
             raise MalformedSkill(script, f"has no function {action!r}, which sia-actions names")

@@ -28,6 +28,7 @@ from sia.skills.calls import (
     in_zone,
     load_module,
     matching,
+    opened,
 )
 from sia.skills.manifest import parse_skill
 
@@ -136,12 +137,12 @@ class FakeCtx(CallCtx):
             before, value = self._stored[place]
             if before != method:
                 raise AssertionError(f"call {place} was {before} the first time, now {method}")
-            return _opened(method, json.loads(value))
+            return opened(method, json.loads(value))
         value = dumps(getattr(self, f"_on_{method}")(args), f"the answer to ctx.{method}")
         self._stored[place] = (method, value)
         if self.cuts:
             raise Cut
-        return _opened(method, json.loads(value))
+        return opened(method, json.loads(value))
 
     def _on_choose(self, args: dict[str, Any]) -> str:
         options = [(id, description) for id, description in args["options"]]
@@ -247,13 +248,6 @@ class FakeCtx(CallCtx):
     def _on_cancel_interrupted(self, args: dict[str, Any]) -> list[str]:
         displaced, self._displaced = self._displaced, []
         return displaced
-
-
-def _opened(method: str, value: Any) -> Any:
-    """What a call gives back, of what is kept of it."""
-    if method == "generate" and "unproven" in value:
-        raise Unproven(value["unproven"])
-    return value["written"] if method == "generate" else value
 
 
 def _due(reminder: Reminder) -> datetime:

@@ -20,6 +20,7 @@ from sia.brain import Brain
 from sia.entries import Entry, Iteration
 from sia.events import Admitted, Asked, Ended, Event, Said
 from sia.generator.testing import ScriptedGenerator
+from sia.generator.types import TASKS
 from sia.home import Home, open_home
 from sia.store import Store
 
@@ -99,8 +100,8 @@ class Rig:
     ) -> None:
         opened = open_home(folder)
         self.home = SkillHome(opened.folder, opened.config)
-        more = {} if proven is None else {"proven": proven}
-        self.generator = ScriptedGenerator(replies, **more)
+        known = TASKS - {"judge"} if proven is None else proven
+        self.generator = ScriptedGenerator(replies, known)
         self.decider = ScriptedDecider(decide)
         self.events: list[Event] = []
         self.times: list[float] = []

@@ -6,6 +6,7 @@ import pytest
 
 from sia.skills.manifest import Budget, MalformedSkill, parse_category, parse_skill
 
+BUDGET = "'seconds=60 tokens=2000 actions=20 money=0.05'"
 HEAD = "---\nname: one\ndescription: Test.\nmetadata:\n"
 ACT = "def act(ctx): pass\n"
 
@@ -37,13 +38,14 @@ metadata:
   author: somebody
   sia-inputs: to, body
   sia-actions: "write send"
-  sia-budget: seconds=1.5 tokens=300
+  sia-budget: seconds=1.5 tokens=300 actions=7 money=0.000001
+  sia-predict: send
   sia-stakes: high
   sia-interrupted-by: typed, event
   sia-interrupts: demo
   sia-effects: outside
   sia-requires: config:email.host binary:git socket:$XDG_RUNTIME_DIR/bus
-  sia-degrade: Send the first line only.
+  sia-degrade: "Send only the first line: {request}"
   sia-decision-log: "off"
 ---
 
@@ -58,11 +60,11 @@ Write, then send.
     assert skill.description == "Sends a test."
     assert skill.body == "# One\n\nWrite, then send."
     assert skill.inputs == ("to", "body") and skill.actions == ("write", "send")
-    assert skill.budget == Budget(1.5, 300)
+    assert skill.budget == Budget(1.5, 300, 7, 0.000001) and skill.predict == "send"
     assert (skill.stakes, skill.effects, skill.decision_log) == ("high", "outside", False)
     assert skill.interrupted_by == ("typed", "event") and skill.brakes
     assert skill.requires == ("config:email.host", "binary:git", "socket:$XDG_RUNTIME_DIR/bus")
-    assert skill.degrade == "Send the first line only."
+    assert skill.degrade == "Send only the first line: {request}"
     assert (skill.has_code, skill.has_observe, skill.has_verify) == (True, True, False)
     assert skill.folder == folder
 
@@ -73,10 +75,22 @@ def test_what_is_not_said_has_a_default(made):
     assert skill.budget == Budget(60.0, 2000) and skill.effects == "local"
     assert skill.stakes == "low" and skill.decision_log and skill.requires == ()
     assert skill.interrupted_by == () and not skill.brakes
+    assert skill.predict == "" and not skill.careful
+    code = made(HEAD + '  sia-actions: "a b"\n---\n', "def a(ctx): ...\ndef b(ctx): ...\n")
+    assert parse_skill(code).predict == "a"
 
 
 def test_high_stakes_yield_to_what_is_typed_alone_unless_it_says_otherwise(made):
     assert parse_skill(made(HEAD + "  sia-stakes: high\n---\n")).interrupted_by == ("typed",)
+
+
+@pytest.mark.parametrize(
+    ("stakes", "effects", "careful"),
+    [("low", "local", False), ("high", "none", True), ("low", "outside", True)],
+)
+def test_what_cannot_be_made_good_again_is_done_with_care(made, stakes, effects, careful):
+    skill = parse_skill(made(HEAD + f"  sia-stakes: {stakes}\n  sia-effects: {effects}\n---\n"))
+    assert skill.careful is careful
 
 
 @pytest.mark.parametrize(
@@ -146,9 +160,9 @@ def test_high_stakes_yield_to_what_is_typed_alone_unless_it_says_otherwise(made)
         (
             HEAD + "  sia-step: x\n---\n",
             None,
-            "SKILL.md: unknown sia-step; known are sia-inputs, sia-actions, sia-interrupted-by, "
-            "sia-interrupts, sia-requires, sia-degrade, sia-budget, sia-stakes, sia-effects, "
-            "sia-decision-log",
+            "SKILL.md: unknown sia-step; known are sia-inputs, sia-actions, sia-predict, "
+            "sia-interrupted-by, sia-interrupts, sia-requires, sia-degrade, sia-budget, sia-stakes, "
+            "sia-effects, sia-decision-log",
         ),
         (
             HEAD + "  sia-stakes: medium\n---\n",
@@ -168,12 +182,22 @@ def test_high_stakes_yield_to_what_is_typed_alone_unless_it_says_otherwise(made)
         (
             HEAD + "  sia-budget: 60 s\n---\n",
             None,
-            "SKILL.md: sia-budget: '60' is not like 'seconds=60 tokens=2000'",
+            f"SKILL.md: sia-budget: '60' is not like {BUDGET}",
         ),
         (
             HEAD + "  sia-budget: seconds=0\n---\n",
             None,
-            "SKILL.md: sia-budget: 'seconds=0' is not like 'seconds=60 tokens=2000'",
+            f"SKILL.md: sia-budget: 'seconds=0' is not like {BUDGET}",
+        ),
+        (
+            HEAD + "  sia-budget: actions=1.5\n---\n",
+            None,
+            f"SKILL.md: sia-budget: 'actions=1.5' is not like {BUDGET}",
+        ),
+        (
+            HEAD + "  sia-actions: act\n  sia-predict: send\n---\n",
+            "def act(ctx): ...\n",
+            "SKILL.md: sia-predict: 'send' is none of sia-actions",
         ),
         (
             HEAD + "  sia-interrupted-by: voice\n---\n",

@@ -164,7 +164,7 @@ def _asked_for(ctx: Ctx, known: Contacts) -> None:
             return
         why = "Several contacts fit" if len(near) > 1 else "No contact with an address fits"
         question = f"{why} {answer!r}. Who should get it?"
-    raise Failed("I do not know who should get the e-mail.", "which")
+    raise Failed("I do not know who should get the e-mail.", "text")
 
 
 def _address(ctx: Ctx, question: str) -> str:

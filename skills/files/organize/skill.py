@@ -101,7 +101,7 @@ def _folder(ctx: Ctx) -> Path:
         if folder:
             question = f"There is no folder {places.shown(str(folder))}. Which one should I sort?"
         text = ctx.ask(question)
-    raise Failed("I do not know which folder to sort.", "which")
+    raise Failed("I do not know which folder to sort.", "text")
 
 
 def _moves(folder: Path) -> tuple[list[tuple[str, str]], int]:
