@@ -55,16 +55,20 @@ class Account:
         again = self.updated + updated
         return Account(updated=again, degraded=self.degraded or degraded)
 
+    def entered(self) -> Account:
+        """With one action more."""
+        return replace(self, actions=self.actions + 1)
+
     def over(self, budget: Budget, seconds: float = 0.0) -> str:
         """What is used up, in words; "" while nothing is."""
         if seconds >= budget.seconds:
             return f"the {budget.seconds:g} seconds are used up"
-        if self.tokens >= budget.tokens:
+        if self.tokens > budget.tokens:
             return f"the {budget.tokens:,} tokens are used up"
-        if budget.actions and self.actions >= budget.actions:
+        if budget.actions and self.actions > budget.actions:
             return f"the {budget.actions} actions are used up"
-        if budget.money and self.money >= budget.money:
-            return f"the {budget.money:g} of money are used up"
+        if budget.money and self.money > budget.money:
+            return f"its money, {budget.money:.6g}, is used up"
         return ""
 
     @property

@@ -20,7 +20,7 @@ from sia import questions
 from sia.account import Account, Prices
 from sia.errors import OverLimit
 from sia.events import Ended, Notice
-from sia.generator.types import Generator, GeneratorError, GeneratorUnavailable, Unfit
+from sia.generator.types import Generator, GeneratorError, GeneratorUnavailable, Unfit, Usage
 from sia.questions import Questions, View
 from sia.redact import redact
 from sia.reminders import CANCELLED, Reminders
@@ -195,7 +195,7 @@ class Calls:
         for name, text in fields.items():
             if redact(text) != text:  # a text without the secret would not be the person's
                 return {"unproven": f"the {name} holds what looks like a secret"}
-        self._check_budget()
+        self._check(self.account.charge(Usage(written=1), self._services.prices))
         before = generator.used
         try:
             value = generator.compose(task, fields, cancel=self.cancel)
@@ -206,12 +206,13 @@ class Calls:
         finally:
             used = generator.used - before
             self.account = self.account.charge(used, self._services.prices)
+            self._check(self.account)
         if value is None:
             raise Failed("the writing was interrupted")
         return {"written": value}
 
-    def _check_budget(self) -> None:
-        over = self.account.over(self._skill.budget)
+    def _check(self, account: Account) -> None:
+        over = account.over(self._skill.budget)
         if over and not self._free:
             raise OverBudget(over)
 

@@ -79,14 +79,14 @@ class Runs:
     # budgets, also of what the generator works
 
     def over(self, run: Run, skill: Manifest) -> str:
-        """What of the skill's budget is used up, in words, or ""."""
-        return Account.of(run).over(skill.budget, run.seconds)
+        """What the skill's budget has not left for another turn, in words, or ""."""
+        account = Account.of(run).entered().charge(Usage(written=1), self.services.prices)
+        return account.over(skill.budget, run.seconds)
 
     def charged(self, run: Run, usage: Usage, seconds: float) -> Run:
         """After a turn of the generator."""
         account = Account.of(run).charge(usage, self.services.prices)
-        account = replace(account, actions=account.actions + 1)
-        return replace(run, spent=account.text(), seconds=run.seconds + seconds)
+        return replace(run, spent=account.entered().text(), seconds=run.seconds + seconds)
 
     def over_budget(
         self, run: Run, skill: Manifest, why: str, turn: Turn, now: datetime, touched: bool
@@ -241,8 +241,7 @@ class _Work:
 
     def _enter(self, action: str) -> Outcome:
         budget, run = self.skill.budget, self.run
-        account = Account.of(run)
-        account = replace(account, actions=account.actions + 1)
+        account = Account.of(run).entered()
         self.run = run = replace(run, spent=account.text())
         if why := account.over(budget, run.seconds):
             return Outcome("limit", why)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
@@ -69,7 +69,11 @@ def _free(words: list[str]) -> bool:
     return "free" in words
 
 
-def brain(generator: ScriptedGenerator, decider: ScriptedDecider) -> Brain:
+def brain(
+    generator: ScriptedGenerator,
+    decider: ScriptedDecider,
+    thresholds: Mapping[str, float] | None = None,
+) -> Brain:
     contents = Contents(
         parent=None,
         base=Base("0" * 64, "F16"),
@@ -78,7 +82,7 @@ def brain(generator: ScriptedGenerator, decider: ScriptedDecider) -> Brain:
         readout="branches",
         prompt_version="branches-v1",
         temperatures={},
-        thresholds={"answers": 0.5},
+        thresholds=thresholds or {"answers": 0.5},
         none_bias={},
         data_sha256=None,
         metrics={},
@@ -97,6 +101,7 @@ class Rig:
         yes: bool = False,
         decide: Callable[[Decision], Any] = policy,
         proven: frozenset[str] | None = None,
+        thresholds: Mapping[str, float] | None = None,
     ) -> None:
         opened = open_home(folder)
         self.home = SkillHome(opened.folder, opened.config)
@@ -108,7 +113,7 @@ class Rig:
         self.code: int | None = None
         self.error: BaseException | None = None
         self._heard = threading.Condition()
-        loaded = brain(self.generator, self.decider)
+        loaded = brain(self.generator, self.decider, thresholds)
         self.agent = Agent(self.home, Options(yes=yes), self._hear, lambda *_: loaded)
         self._thread = threading.Thread(target=self._run, name="agent")
 

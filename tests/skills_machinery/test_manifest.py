@@ -76,6 +76,9 @@ def test_what_is_not_said_has_a_default(made):
     assert skill.stakes == "low" and skill.decision_log and skill.requires == ()
     assert skill.interrupted_by == () and not skill.brakes
     assert skill.predict == "" and not skill.careful
+
+
+def test_success_is_predicted_before_the_first_action_unless_told(made):
     code = made(HEAD + '  sia-actions: "a b"\n---\n', "def a(ctx): ...\ndef b(ctx): ...\n")
     assert parse_skill(code).predict == "a"
 
