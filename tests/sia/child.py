@@ -1,4 +1,4 @@
-"""An agent in a process of its own, for tests that kill it: child.py HOME KIND."""
+"""An agent in a process of its own, for tests that kill it: child.py HOME KIND [MOMENT]."""
 
 import os
 import signal
@@ -6,10 +6,10 @@ import sys
 import threading
 from pathlib import Path
 
-from rig import Rig
+from rig import Rig, mailing
 
 from sia.agent import Agent, Options
-from sia.events import Admitted, Asked, Said, TurnEnded
+from sia.events import Admitted, Asked, Event, Routed, Said, TurnEnded
 from sia.generator.testing import until_cancelled
 from sia.intake import Intake
 
@@ -40,6 +40,46 @@ def die_in_spool(kind: str) -> None:
 
     Intake.submit, Path.unlink = kept, deleted
     Intake._admit = lambda self, item: threading.Event().wait()  # or it may be done before we are
+
+
+def mail(folder: Path, moment: str) -> None:
+    """Send a mail and die at a moment of it; at those of the dialogue the server kills us."""
+    rig = Rig(folder, decide=mailing)
+    keep = rig.agent.store.save_result
+
+    def hear(event: Event) -> None:
+        match event:
+            case Admitted(action="run"):
+                reached("admitted")
+            case Routed():
+                reached("routed")
+            case Asked():
+                reached("asked")
+                rig.say("yes")
+            case Said(text=text) if text.startswith("Sent"):
+                reached("said")
+
+    def reached(now: str) -> None:
+        if now == moment:
+            die()
+
+    def save_result(run, action, ordinal, method, value, status="done") -> None:
+        if method == "confirm":
+            keep(run, action, ordinal, method, value, status)
+            reached("answered")
+            return
+        what = {"intended": "intent", "done": "confirmation"}[status]
+        if method == "send e-mail":
+            reached(f"before the {what} is kept")
+        keep(run, action, ordinal, method, value, status)
+        if method == "send e-mail":
+            reached(f"after the {what} is kept")
+
+    rig.agent.store.save_result = save_result
+    rig.agent.listen(hear)
+    rig.say("tell anna@example.org that I will be late")
+    rig.start()
+    threading.Event().wait(60)
 
 
 def main(folder: Path, kind: str) -> None:
@@ -89,4 +129,7 @@ def main(folder: Path, kind: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    if sys.argv[2] == "mail":
+        mail(Path(sys.argv[1]), sys.argv[3])
+    else:
+        main(Path(sys.argv[1]), sys.argv[2])

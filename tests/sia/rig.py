@@ -65,6 +65,12 @@ def policy(decision: Decision) -> str | dict[str, float]:
     return ids[0]
 
 
+def mailing(decision: Decision) -> str | dict[str, float]:
+    """Every request is a mail to be composed."""
+    chosen = {"navigate_category": "email", "navigate_skill": "compose"}
+    return chosen.get(decision.phase) or policy(decision)
+
+
 def _free(words: list[str]) -> bool:
     return "free" in words
 

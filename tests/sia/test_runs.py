@@ -170,9 +170,7 @@ def second(ctx):
 
 
 @pytest.mark.parametrize(("door", "answer"), [("ours", ""), ("shut", "yes"), ("shut", "no")])
-def test_a_displaced_run_goes_on_in_the_world_it_left(
-    make, skill, tmp_path, door, answer
-) -> None:
+def test_a_displaced_run_goes_on_in_the_world_it_left(make, skill, tmp_path, door, answer) -> None:
     world = tmp_path / "world"
     world.write_text("open")
     skill("watched", WATCHED.format(world=str(world)), actions="first second")
@@ -213,9 +211,7 @@ def test_the_judge_says_what_became_of_it(make, skill) -> None:
     }
 
 
-def test_a_failure_names_its_phase_and_is_tried_again_with_an_updated_request(
-    make, skill
-) -> None:
+def test_a_failure_names_its_phase_and_is_tried_again_with_an_updated_request(make, skill) -> None:
     skill("do", "def act(ctx):\n    ctx.say(ctx.choose('?', [('a', 'A'), ('b', 'B')]))\n")
     rig = make([bad(), "do the other", GOOD], proven=frozenset({"judge", "rewrite"}))
     assert rig.all("do it") == 0
