@@ -51,6 +51,7 @@ GATES = {
     "answers": "yes",
     "interrupt": "interrupt",
     "cover": "yes",
+    "predict": "succeed",
 }
 
 
@@ -437,7 +438,7 @@ def _thresholds(home: Home) -> dict[str, float]:
 def _decision(row: dict[str, Any], thresholds: dict[str, float]) -> dict[str, Any]:
     phase, probs = row.get("phase", ""), row["predicted_probs"]
     gate = GATES.get(phase, "")
-    default = None if phase == "cover" else TAU
+    default = None if phase in ("cover", "predict") else TAU
     state = row.get("state")
     return {
         "id": row.get("id", ""),

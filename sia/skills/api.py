@@ -1,8 +1,10 @@
 """What a skill's ``skill.py`` may use: the ``Ctx`` it is given, and the ways an action may end.
 
-A skill module defines ``observe(ctx) -> JSON`` (optional), one function per action named in
-``sia-actions`` (called in order, each may leave things for the next in ``ctx.state``), and
-``verify(ctx) -> bool | None`` (optional: asks the world whether it worked; None: cannot tell).
+A skill module defines ``observe(ctx) -> JSON`` (optional: what of the world matters to the run; it
+may only look, and is called before the first action, between actions, after an interruption and at
+the end), one function per action named in ``sia-actions`` (called in order, each may leave things
+for the next in ``ctx.state``), and ``verify(ctx) -> bool | None`` (optional: asks the world whether
+it worked; None: cannot tell; a Failed that names a cause is a no).
 
 An action may be entered again from its top: after a question was answered, after a restart, after
 a preemption. What ``choose``, ``generate``, ``say``, ``ask``, ``effect``, ``remind`` and the other
@@ -118,11 +120,11 @@ class Ctx(Protocol):
     ) -> Any:
         """Do something to the world once: ``do(key)`` -> JSON, recorded before and after.
 
-        key: derived from (run, action, ordinal), the same at every entry; use it as Message-ID or
-        file name. When an earlier try was cut off, ``check(key)`` is asked first: True means it
-        happened (the result is then None). An outside effect whose fate stays unknown is put to
-        the person, never repeated on a guess; a local one is done again. ``do`` and ``check`` may
-        not call ctx.
+        key: derived from (run, action, ordinal), the same at every entry and another once the run
+        begins anew with an updated request; use it as Message-ID or file name. When an earlier try
+        was cut off, ``check(key)`` is asked first: True means it happened (the result is then
+        None). An outside effect whose fate stays unknown is put to the person, never repeated on a
+        guess; a local one is done again. ``do`` and ``check`` may not call ctx.
         """
 
     def remind(self, due: datetime, text: str) -> str:
