@@ -8,7 +8,6 @@ result; everything else is kept with the turn, or when the action stops to ask.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,31 +31,12 @@ from sia.sources import SOURCES
 from sia.store import Run, Store
 from sia.turn import Result, Turn
 
-TICK = 0.05  # s
-
 
 ASKED_SHOWN = 200  # characters of a request inside a question
 
 
 class OverBudget(Exception):
     """The run has used up what its skill allows; says what."""
-
-
-class Until(threading.Event):
-    """Set when ``cancel`` is, and from ``deadline`` (``time.monotonic()``) on."""
-
-    def __init__(self, cancel: threading.Event, deadline: float) -> None:
-        super().__init__()
-        self._cancel, self._deadline = cancel, deadline
-
-    def is_set(self) -> bool:
-        return self._cancel.is_set() or time.monotonic() >= self._deadline
-
-    def wait(self, timeout: float | None = None) -> bool:
-        end = time.monotonic() + timeout if timeout is not None else float("inf")
-        while not self.is_set() and time.monotonic() < end:
-            self._cancel.wait(TICK)
-        return self.is_set()
 
 
 @dataclass

@@ -19,12 +19,13 @@ from semif.log import Label
 from sia import assess
 from sia.account import Account
 from sia.assess import Verdict
-from sia.calls import Calls, OverBudget, Services, Until
+from sia.calls import Calls, OverBudget, Services
 from sia.events import Asked, Ended, Notice
 from sia.generator.types import Usage
 from sia.home import Home
 from sia.redact import redact
 from sia.scheduler import TAU
+from sia.scripts import Cancel, Until
 from sia.skills.api import Failed, Unproven
 from sia.skills.calls import Outcome, Payload, Suspended
 from sia.skills.host import WorkerPool
@@ -68,7 +69,7 @@ class Runs:
         tree: Tree,
         turn: Turn,
         now: datetime,
-        cancel: threading.Event,
+        cancel: Cancel,
     ) -> Outcome:
         """Take the next action of ``run``; ``turn.run`` is the run as it stands afterwards."""
         work = _Work(self, run, skill, tree, turn, now, cancel)
@@ -153,7 +154,7 @@ class _Work:
     tree: Tree
     turn: Turn
     now: datetime
-    cancel: threading.Event
+    cancel: Cancel
     question: dict[str, Any] | None = field(default=None)
 
     def take(self) -> Outcome:
@@ -247,14 +248,15 @@ class _Work:
             return Outcome("limit", why)
         seconds = budget.seconds - run.seconds
         begun = time.monotonic()
-        calls = self._calls(action, Until(self.cancel, begun + seconds))
         payload = self._payload()
-        try:
-            outcome = self.runs.pool.run(
-                self.skill, action, payload, calls.answer, seconds, self.cancel
-            )
-        except OverBudget as error:
-            outcome = Outcome("limit", str(error))
+        with Until(self.cancel, seconds) as until:
+            calls = self._calls(action, until)
+            try:
+                outcome = self.runs.pool.run(
+                    self.skill, action, payload, calls.answer, seconds, self.cancel
+                )
+            except OverBudget as error:
+                outcome = Outcome("limit", str(error))
         spent = run.seconds + time.monotonic() - begun
         self.run = replace(run, seconds=spent, spent=calls.account.text())
         if outcome.kind != "cancelled":

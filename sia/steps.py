@@ -12,7 +12,6 @@ from pathlib import Path
 from semif.errors import DecisionError
 from sia import actions, record
 from sia.budget import NOTICE, Budget, relieve
-from sia.calls import Until
 from sia.entries import (
     ErrorEntry,
     Iteration,
@@ -38,7 +37,7 @@ from sia.prompt import prompt
 from sia.redact import redact
 from sia.runs import Runs, asked
 from sia.scheduler import Preemption
-from sia.scripts import Cancel, Output, Refused, Scripts, ScriptState
+from sia.scripts import Cancel, Output, Refused, Scripts, ScriptState, Until
 from sia.scripts.policy import Author
 from sia.session import Session
 from sia.skills.manifest import Manifest
@@ -300,9 +299,9 @@ class Steps:
         ids = [entry.id for entry in iteration.entries]
         begun, used = time.monotonic(), self.generator.used
         left = skill.budget.seconds - run.seconds if skill else math.inf
-        until = Until(cancel, begun + left)
         try:
-            reply = self.generator.reply(prompt(iteration).parts, ids=ids, cancel=until)
+            with Until(cancel, left) as until:
+                reply = self.generator.reply(prompt(iteration).parts, ids=ids, cancel=until)
         except GeneratorError as error:
             self._end(turn, run, "failed", f"I could not go on: {error}")
             return

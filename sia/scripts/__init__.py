@@ -3,7 +3,7 @@
 from sia.scripts.policy import Policy, Refused, default_policy
 from sia.scripts.scripts import ScriptLimits, Scripts, ScriptState
 from sia.scripts.shown import Output
-from sia.scripts.watch import Cancel
+from sia.scripts.watch import Cancel, Until
 
 __all__ = [
     "Cancel",
@@ -13,5 +13,6 @@ __all__ = [
     "ScriptLimits",
     "ScriptState",
     "Scripts",
+    "Until",
     "default_policy",
 ]

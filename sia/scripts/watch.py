@@ -31,6 +31,30 @@ class Cancel(threading.Event):
         self._wakers.discard(wake)
 
 
+class Until(Cancel):
+    """Inside its ``with``: set when ``cancel`` is, and after ``seconds``."""
+
+    def __init__(self, cancel: Cancel, seconds: float) -> None:
+        super().__init__()
+        self._cancel = cancel
+        endless = seconds > threading.TIMEOUT_MAX
+        self._timer = None if endless else threading.Timer(max(0.0, seconds), self.set)
+
+    def __enter__(self) -> Until:
+        self._cancel.add(self.set)
+        if self._cancel.is_set():  # before it was listened to
+            self.set()
+        if self._timer:
+            self._timer.daemon = True
+            self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cancel.remove(self.set)
+        if self._timer:
+            self._timer.cancel()
+
+
 class Watcher:
     """Calls back, once and from its own thread, when a watched descriptor becomes ready."""
 

@@ -1,12 +1,14 @@
 """A run around its actions: what stood ready, whether it would work, its outcome, its cost."""
 
 import json
+import threading
 import time
 
 import pytest
 
 from sia.events import Asked, Ended, Notice, TurnEnded
 from sia.generator.types import TASKS
+from sia.scripts import Cancel, Until
 
 PREDICT = {"answers": 0.5, "predict": 0.6}
 DO = """
@@ -355,6 +357,7 @@ def test_over_budget_it_is_tried_once_with_less(make, skill) -> None:
 def test_what_has_touched_the_world_is_not_begun_anew(make, skill, tmp_path) -> None:
     world = tmp_path / "world"
     code = f"""
+import threading
 import time
 
 def act(ctx):
@@ -419,3 +422,21 @@ def test_a_home_of_before_there_were_budgets_is_brought_up_to_date(make, skill, 
         db.execute("ALTER TABLE runs DROP COLUMN spent")
     rig = make().start()
     assert rig.end() == 0 and rig.said == ["did do it"]
+
+
+def test_what_waits_is_woken_by_the_cancel_or_by_the_time() -> None:
+    cancel, woken = Cancel(), threading.Event()
+    with Until(cancel, 3600) as until:
+        until.add(woken.set)
+        assert not until.is_set()
+        cancel.set()
+        assert until.is_set() and woken.is_set() and until.wait(0)
+    with Until(Cancel(), 0.05) as until:
+        assert until.wait(10)
+    with Until(cancel, float("inf")) as until:  # set before
+        assert until.is_set()
+    cancel.clear()
+    with Until(cancel, float("inf")) as until:
+        assert not until.is_set()
+    cancel.set()
+    assert not until.is_set()  # it no longer listens

@@ -164,8 +164,8 @@ def test_what_cannot_be_made_good_again_is_done_with_care(made, stakes, effects,
             HEAD + "  sia-step: x\n---\n",
             None,
             "SKILL.md: unknown sia-step; known are sia-inputs, sia-actions, sia-predict, "
-            "sia-interrupted-by, sia-interrupts, sia-requires, sia-degrade, sia-budget, sia-stakes, "
-            "sia-effects, sia-decision-log",
+            "sia-interrupted-by, sia-interrupts, sia-requires, sia-degrade, sia-budget, "
+            "sia-stakes, sia-effects, sia-decision-log",
         ),
         (
             HEAD + "  sia-stakes: medium\n---\n",
