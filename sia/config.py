@@ -80,7 +80,7 @@ class GeneratorConfig(Section):
     """What a million tokens of replies cost."""
     proven: list[str] | None = None
     """Writing tasks this generator is good enough for. Default: what the revision proved; for
-    openai and manual, all: act, message, judge, name, summarise, report, rewrite."""
+    openai all: act, message, judge, name, summarise, report, rewrite; for manual all but judge."""
 
 
 class ScriptsConfig(Section):

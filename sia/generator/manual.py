@@ -18,7 +18,8 @@ class ManualGenerator:
     """
 
     name = "manual"
-    proven = TASKS
+    # What a person thinks of a run they say of its decisions; they are not examined after each.
+    proven = TASKS - {"judge"}
     used = Usage()  # a person's words cost no tokens
 
     def __init__(

@@ -18,6 +18,7 @@ from sia.agent import Agent, Options
 from sia.cli.main import entry
 from sia.events import Emit
 from sia.generator.testing import ScriptedGenerator
+from sia.generator.types import TASKS
 from sia.home import Home
 
 
@@ -28,7 +29,7 @@ def replies(path: Path) -> Iterator[str]:
 
 
 def make(home: Home, options: Options, emit: Emit) -> Agent:
-    generator = ScriptedGenerator(replies(home.folder / "replies"))
+    generator = ScriptedGenerator(replies(home.folder / "replies"), TASKS - {"judge"})
     loaded = brain(generator, ScriptedDecider(policy))
     return Agent(SkillHome(home.folder, home.config), options, emit, lambda *_: loaded)
 

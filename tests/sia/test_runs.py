@@ -6,9 +6,11 @@ import time
 
 import pytest
 
+from sia.errors import ConfigError
 from sia.events import Asked, Ended, Notice, TurnEnded
 from sia.generator.types import TASKS
 from sia.scripts import Cancel, Until
+from sia.store import Store
 
 PREDICT = {"answers": 0.5, "predict": 0.6}
 DO = """
@@ -420,6 +422,8 @@ def test_a_home_of_before_there_were_budgets_is_brought_up_to_date(make, skill, 
     rig.agent.close()
     with sqlite3.connect(home / ".sia/state.db") as db:
         db.execute("ALTER TABLE runs DROP COLUMN spent")
+    with pytest.raises(ConfigError, match="of an older version; `sia run` brings it up to date"):
+        Store.look(home / ".sia/state.db")
     rig = make().start()
     assert rig.end() == 0 and rig.said == ["did do it"]
 
