@@ -31,7 +31,6 @@ from sia.sources import SOURCES
 from sia.store import Run, Store
 from sia.turn import Result, Turn
 
-
 ASKED_SHOWN = 200  # characters of a request inside a question
 
 
