@@ -163,9 +163,8 @@ class Agent:
         self._tell_rolled_back()
         self.brain = self._load(self.home, self.options.manual, self.options.model, self._warn)
         session = self._session()
-        secret = self.home.config.email.password_env
-        passed = passed_environment(os.environ, (secret,) if secret else ())
-        pool = WorkerPool(self.home.log / "skills.log", passed)
+        self.home.learn_secrets()  # before anything is shown to a model or written
+        pool = WorkerPool(self.home.log / "skills.log", passed_environment(os.environ))
         scripts = self._scripts()
         try:
             self._build(self.brain, session, pool, scripts)

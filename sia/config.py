@@ -8,7 +8,7 @@ import re
 import string
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_origin, get_type_hints
 
 import msgspec
 
@@ -135,13 +135,23 @@ class SkillsConfig(Section):
 
 class EmailConfig(Section):
     host: str = ""
+    """Where mail is sent (SMTP)."""
     port: int = 587
     tls: Literal["none", "starttls", "tls"] = "starttls"
     user: str = ""
+    """Of both servers; empty: no login when sending."""
     sender: str = ""
     """The From address. Default: person.email."""
+    imap_host: str = ""
+    """Where mail is read (IMAP)."""
+    imap_port: int = 993
+    imap_tls: Literal["none", "starttls", "tls"] = "tls"
+    sent: str = ""
+    """The folder for copies of what was sent. Default: the one the server marks as such."""
     password_env: str = ""
+    """The environment variable that holds the password; it wins over what is stored."""
     password_file: str = ""
+    """The file that holds it, of mode 0600, relative to the home."""
     contacts: str = "contacts"
     """A vCard file or a folder of them, relative to the home."""
 
@@ -219,6 +229,20 @@ def _members(config: Config, name: str) -> list[tuple[str, Section]]:
     return [(f"{name}[{index}]", item) for index, item in enumerate(value)]
 
 
+def value(name: str, key: str, text: str) -> Any:
+    """What a person typed for a key of a section, as a value of its type; a list has commas.
+
+    Raises ConfigError.
+    """
+    kind = get_type_hints(type(getattr(Config(), name)))[key]
+    listed = get_origin(kind) is list
+    given = [part.strip() for part in text.split(",") if part.strip()] if listed else text
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{name}.{key} = {text!r}: {str(error).lower()}") from None
+
+
 def _names(kind: type) -> list[str]:
     return [field.name for field in msgspec.structs.fields(kind)]
 
@@ -254,6 +278,11 @@ def load(path: Path) -> Config:
         raise ConfigError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    return parse(text, path)
+
+
+def parse(text: str, path: Path) -> Config:
+    """The configuration in ``text``; path: the file that complaints name."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

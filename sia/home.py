@@ -5,18 +5,19 @@ from __future__ import annotations
 import fcntl
 import os
 import pwd
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from pathlib import Path
+from secrets import token_hex
 from typing import TextIO
 
 from sia import config as configuration
+from sia import secrets as secret_store
 from sia.errors import ConfigError, Unavailable
-from sia.skills.api import Folders, Person
+from sia.skills.api import Folders, Person, Secret
 
 LOCK_SECONDS = 0.5
 USER_MD = """# About me
@@ -133,6 +134,15 @@ class Home:
                 values[name] = str(self._inside(values[name]))
         return values
 
+    def secrets(self, category: str) -> dict[str, Secret]:
+        """The secrets of one category's section, by name."""
+        return secret_store.read(self.folder, category, self.settings(category))
+
+    def learn_secrets(self) -> None:
+        """Make every secret of this home known to redaction."""
+        for name in configuration.Config.__struct_fields__:
+            self.secrets(name)
+
 
 def checkout() -> Path:
     """The folder this code was checked out into."""
@@ -231,4 +241,4 @@ def locked(home: Home) -> bool:
 
 def new_session(now: datetime) -> str:
     """A session's name: its start in UTC and four hex digits."""
-    return f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+    return f"{now:%Y%m%dT%H%M%SZ}-{token_hex(2)}"

@@ -277,6 +277,7 @@ class _Work:
             folders=home.folders,
             settings=home.settings(run.skill.split("/")[0]),
             state=self._state(),
+            secrets=home.secrets(run.skill.split("/")[0]),
         )
 
     # after the action

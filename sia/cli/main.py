@@ -30,6 +30,7 @@ COMMANDS = {
     "dream": "learn from what was logged, prove it, and take it up",
     "revisions": "which revisions there are: list, show, diff, use, prune",
     "rollback": "go back to the revision that the pinned one came from",
+    "setup": "ask what the skills of a category need, such as a mail server, test it, and keep it",
     "service": "install as a service of the user's systemd",
 }
 QUEUE = {
@@ -92,6 +93,12 @@ def parser() -> argparse.ArgumentParser:
     revisions.add_argument("ids", nargs="*", metavar="ID", help="show ID, use ID, diff ID ID")
     revisions.add_argument("--keep", type=_positive, default=5, metavar="N",
                            help="prune: how many of the newest stay")
+    setup = subs["setup"]
+    setup.add_argument("category", nargs="?", metavar="CATEGORY", help="without it: what there is")
+    setup.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
+                       help="an answer in advance; without a terminal all that have no default are "
+                       "needed, and the password comes on standard input")
+    setup.add_argument("--untested", action="store_true", help="keep it without trying it")
     subs["service"].add_argument("action", choices=("install", "uninstall"))
     return top
 
@@ -192,6 +199,10 @@ def main(arguments: Sequence[str], make: Make | None = None) -> int:
 
         act = revisions.run if options.command == "revisions" else revisions.rollback
         return act(options, home_folder(options))
+    if options.command == "setup":
+        from sia.cli.setup import run as set_up
+
+        return set_up(options, home_folder(options))
     if options.command == "service":
         from sia.cli.service import service
 

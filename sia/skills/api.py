@@ -15,7 +15,7 @@ must make the same calls in the same order and keep its own effects inside ``ctx
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -57,6 +57,14 @@ class Folders:
 
 
 @dataclass(frozen=True)
+class Secret:
+    """A password or key, or why there is none; the value shows in no repr."""
+
+    value: str = field(default="", repr=False)
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class Reminder:
     id: str
     due: datetime  # aware, in the person's zone
@@ -76,6 +84,13 @@ class Ctx(Protocol):
     person: Person
     folders: Folders
     settings: Mapping[str, Any]  # the section of sia.toml named like the category
+
+    def secret(self, name: str) -> str:
+        """A secret of the skill's own category ("password"), as ``sia setup`` stored it.
+
+        Raises Failed with what to do where there is none. Keep it out of ``state`` and of texts;
+        where it does get there, it is replaced by "[redacted]".
+        """
 
     def choose(
         self,

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from sia.skills.api import Failed, Folders, Person, Reminder, Unproven
+from sia.skills.api import Failed, Folders, Person, Reminder, Secret, Unproven
 
 YES, NO = "yes", "no"
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -64,6 +64,7 @@ class Payload:
     state: Mapping[str, Any] = field(default_factory=dict)
     answered: datetime | None = None  # None: as now
     present: datetime | None = None
+    secrets: Mapping[str, Secret] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -76,6 +77,7 @@ class Payload:
             "folders": {name: str(path) for name, path in asdict(self.folders).items()},
             "settings": dict(self.settings),
             "state": dict(self.state),
+            "secrets": {name: asdict(secret) for name, secret in self.secrets.items()},
         }
 
     @classmethod
@@ -91,6 +93,7 @@ class Payload:
             folders=Folders(**{name: Path(path) for name, path in data["folders"].items()}),
             settings=data["settings"],
             state=data["state"],
+            secrets={name: Secret(**secret) for name, secret in data["secrets"].items()},
         )
 
 
@@ -195,6 +198,7 @@ class CallCtx:
         self.person = payload.person
         self.folders = payload.folders
         self.settings = payload.settings
+        self._secrets = payload.secrets
         self._send = send
         self._ordinal = 0
         self._effect = ""  # the effect being done
@@ -204,6 +208,15 @@ class CallCtx:
             raise RuntimeError(f"ctx.{method} inside the effect {self._effect}: call it outside")
         self._ordinal += 1
         return self._send(method, {"ordinal": self._ordinal, **args})
+
+    def secret(self, name: str) -> str:
+        secret = self._secrets.get(name)
+        if secret is None:
+            raise Failed(f"No {name} is stored: run `sia setup` for it.", "environment")
+        if not secret.value:
+            problem = secret.problem
+            raise Failed(f"{problem[:1].upper()}{problem[1:]}.", "environment")
+        return secret.value
 
     def choose(
         self,

@@ -26,6 +26,7 @@ from typing import Any
 
 import sia
 from sia.errors import SiaError
+from sia.redact import hide, hide_in
 from sia.skills.api import Failed, Unproven
 from sia.skills.calls import CallCtx, Outcome, Payload, Suspended, dumps
 from sia.skills.manifest import Manifest
@@ -39,7 +40,7 @@ PASSED = frozenset((
 # fmt: on
 PASSED_PREFIXES = ("LC_", "XDG_")
 METHODS = frozenset(
-    {name for name in vars(CallCtx) if not name.startswith("_")} - {"effect"}
+    {name for name in vars(CallCtx) if not name.startswith("_")} - {"effect", "secret"}
     | {"effect_begin", "effect_unknown", "effect_end"}
 )
 ENDS = ("done", "finished", "failed", "suspended")
@@ -219,7 +220,8 @@ class Worker:
         del self._buffer[: end + 1]
         message = _message(line)
         if message is None:
-            raise _Ended("crashed", f"the worker did not speak the protocol: {line[:80]!r}")
+            said = hide(repr(line))[:80]
+            raise _Ended("crashed", f"the worker did not speak the protocol: {said}")
         return message
 
     def _write(self, text: str, deadline: float, cancel: threading.Event) -> None:
@@ -323,7 +325,8 @@ class WorkerPool:
 def _message(line: bytes) -> dict[str, Any] | None:
     """What the worker sent; None when it is no message, for a skill can reach the socket too."""
     try:
-        message = json.loads(line)
+        # Once, for all that leaves a skill: a server's complaint may hold the password it got.
+        message = hide_in(json.loads(line))
     except (ValueError, RecursionError):
         return None
     match message:

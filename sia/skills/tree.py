@@ -73,9 +73,16 @@ class Tree:
         for requirement in skill.requires:
             kind, _, name = requirement.partition(":")
             missing = _missing(kind, name, config_lookup)
+            if missing and kind == "config" and self._set_up_by(name.split(".")[0]):
+                missing = f"{name}: run `sia setup {name.split('.')[0]}`"
             if missing:
                 return f"{skill.id} needs {missing}"
         return ""
+
+    def _set_up_by(self, category: str) -> bool:
+        """Whether ``sia setup`` knows the category."""
+        folders = {skill.folder.parent for skill in self.skills if skill.category == category}
+        return any((folder / "setup.py").is_file() for folder in folders)
 
 
 def _missing(kind: str, name: str, config_lookup: Callable[[str], Any]) -> str:

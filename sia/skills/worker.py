@@ -26,6 +26,7 @@ from threading import Thread
 from types import ModuleType
 from typing import Any
 
+from sia.redact import hide, learn
 from sia.skills.api import Failed, Finished, Unproven
 from sia.skills.calls import CallCtx, Payload, Suspended, dumps, failure, load_module
 
@@ -100,7 +101,7 @@ class Log(io.TextIOBase):
 
     def write(self, text: str) -> int:
         if self.left > 0:
-            data = text[: self.left].encode("utf-8", "backslashreplace")[: self.left]
+            data = hide(text)[: self.left].encode("utf-8", "backslashreplace")[: self.left]
             self.left -= len(data)
             if not self.left:
                 data += b"\n[... what else this action printed is left out]\n"
@@ -114,6 +115,7 @@ def perform(
     """Runs one function of a skill; the fields of its Outcome."""
     folder, name = Path(order["folder"]), order["name"]
     payload = Payload.from_json(order["payload"])
+    learn(secret.value for secret in payload.secrets.values())  # for the log
     ctx = CallCtx(payload, channel.call)
     value, kind, message, cause = None, "done", "", ""
     channel.suspended = False
@@ -129,7 +131,8 @@ def perform(
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         import traceback
 
-        os.write(2, traceback.format_exc()[-MAX_PRINTED:].encode("utf-8", "backslashreplace"))
+        trace = hide(traceback.format_exc())[-MAX_PRINTED:]
+        os.write(2, trace.encode("utf-8", "backslashreplace"))
         kind, (message, cause) = "failed", failure(error, folder)
     if channel.suspended:  # also where the skill swallowed it
         return {"kind": "suspended", "state": dict(payload.state)}
