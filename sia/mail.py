@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ipaddress
-import os
+import re
 import smtplib
+import socket
 import ssl
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from email.message import EmailMessage
 from email.policy import SMTP
 from hashlib import sha256
-from pathlib import Path
+
+MOST_REFERENCES = 20
+_ID = re.compile(r"<[!-;=?-~]{1,250}>")  # printable ASCII without < and >
 
 
 class Refused(Exception):
@@ -26,30 +29,32 @@ class Unknown(Exception):
 
 @dataclass(frozen=True)
 class MailServer:
+    """Where mail is handed over (SMTP) or read (IMAP)."""
+
     host: str
     port: int = 587
     tls: str = "starttls"  # none | starttls | tls
     user: str = ""  # empty: no login
-    password_env: str = ""  # the variable that holds the password
-    password_file: Path | None = None  # or a file of its owner's alone
+    password: str = field(default="", repr=False)
 
-    def password(self) -> str:
-        """Raises Refused with what to do."""
-        if self.password_env:
-            value = os.environ.get(self.password_env, "")
-            if not value:
-                raise Refused(f"the variable {self.password_env} with the mail password is not set")
-            return value
-        if self.password_file is None:
-            raise Refused("set email.password_file or email.password_env: email.user is set")
-        try:
-            mode = self.password_file.stat().st_mode
-            if mode & 0o077:
-                raise Refused(f"others may read {self.password_file}: chmod 600 it")
-            return self.password_file.read_text("utf-8").strip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "not UTF-8"
-            raise Refused(f"the password file {self.password_file}: {reason}") from None
+    @property
+    def place(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def check(self) -> None:
+        """Raises Refused where logging in would send the password readable over a network."""
+        if self.user and self.tls == "none" and not _loopback(self.host):
+            raise Refused(
+                f"no TLS for {self.place}: the password would travel readable; use starttls or tls"
+            )
+
+
+@dataclass(frozen=True)
+class Answering:
+    """What a reply answers: the Message-ID, and those that it answered itself."""
+
+    message_id: str = ""
+    references: tuple[str, ...] = ()
 
 
 def build(
@@ -59,12 +64,12 @@ def build(
     body: str,
     sent: datetime,
     key: str,
+    answering: Answering = Answering(),
 ) -> EmailMessage:
     """A plain text message. sender, recipients: (name, address); sent: aware.
 
-    key: makes the Message-ID, the same for the same key, sender and time, so that a copy can be
-    looked for. Raises ValueError for an address or subject that no header can hold; addresses
-    beyond ASCII are not supported.
+    key: makes the Message-ID. Raises ValueError for an address or subject that no header can
+    hold; addresses beyond ASCII are not supported.
     """
     from email.headerregistry import Address
 
@@ -76,10 +81,21 @@ def build(
     message["To"] = [Address(name, addr_spec=address) for name, address in recipients]
     message["Subject"] = subject
     message["Date"] = sent
-    name = sha256("\0".join((key, sender[1], sent.isoformat())).encode()).hexdigest()[:32]
-    message["Message-ID"] = f"<{name}@{sender[1].rpartition('@')[2]}>"
+    message["Message-ID"] = message_id(key, sender[1], sent)
+    if _ID.fullmatch(answering.message_id):
+        message["In-Reply-To"] = answering.message_id
+        before = [id for id in answering.references if _ID.fullmatch(id)]
+        # The first names the thread; of a long one the middle may be left out (RFC 5322, 3.6.4).
+        kept = before[:1] + before[1:][-MOST_REFERENCES:]
+        message["References"] = " ".join([*kept, answering.message_id])
     message.set_content(body)
     return message
+
+
+def message_id(key: str, sender: str, sent: datetime) -> str:
+    """The same for the same key, sender and time, so that a copy can be looked for."""
+    name = sha256("\0".join((key, sender, sent.isoformat())).encode()).hexdigest()[:32]
+    return f"<{name}@{sender.rpartition('@')[2]}>"
 
 
 def send(server: MailServer, message: EmailMessage, timeout: float = 20.0) -> str:
@@ -106,11 +122,32 @@ def send(server: MailServer, message: EmailMessage, timeout: float = 20.0) -> st
         smtp.close()
 
 
+def log_in(server: MailServer, timeout: float = 20.0) -> None:
+    """Try the server and the password; nothing is sent. Raises Refused."""
+    smtp = _connected(server, timeout)
+    with suppress(OSError, smtplib.SMTPException):
+        smtp.quit()
+    smtp.close()
+
+
+def trouble(error: OSError | UnicodeError, server: MailServer, timeout: float) -> str:
+    """Why a server cannot be spoken to: its name, the connection, TLS, or silence. One line."""
+    if isinstance(error, ssl.SSLError):
+        reason = getattr(error, "verify_message", "") or error.reason or "no TLS"
+        return f"no safe connection to {server.place}: {reason}"
+    if isinstance(error, TimeoutError):
+        return f"{server.place} did not answer within {timeout:g} s"
+    if isinstance(error, socket.gaierror):
+        return f"{server.place} cannot be reached: no such name is known ({error.strerror})"
+    reason = getattr(error, "strerror", None) or line(str(error))
+    return f"{server.place} cannot be reached: {reason}"
+
+
 def _connected(server: MailServer, timeout: float) -> smtplib.SMTP:
-    place = f"{server.host}:{server.port}"
-    password = server.password() if server.user else ""
-    if password and server.tls == "none" and not _loopback(server.host):
-        raise Refused("email.tls is none: the password would travel readable; use starttls or tls")
+    place = server.place
+    server.check()
+    if server.user and not (server.user + server.password).isascii():
+        raise Refused("the password has letters beyond ASCII, which SMTP's login cannot carry")
     smtp: smtplib.SMTP | None = None
     try:
         trust = ssl.create_default_context()
@@ -121,23 +158,18 @@ def _connected(server: MailServer, timeout: float) -> smtplib.SMTP:
         if server.tls == "starttls":
             smtp.starttls(context=trust)
         if server.user:
-            smtp.login(server.user, password)
+            smtp.login(server.user, server.password)
         return smtp
     except smtplib.SMTPAuthenticationError as error:
         why = f"{place} refused user {server.user} and the password: {_reply(error)}"
     except smtplib.SMTPNotSupportedError as error:
-        why = f"{place}: {_line(str(error))} See email.tls and email.user."
-    except ssl.SSLError as error:
-        reason = getattr(error, "verify_message", "") or error.reason or "no TLS"
-        why = f"no safe connection to {place}: {reason}"
+        why = f"{place}: {line(str(error))} See email.tls and email.user."
     except smtplib.SMTPException as error:
-        why = f"{place} is no mail server that works: {_line(str(error))}"
+        why = f"{place} is no mail server that works: {line(str(error))}"
         if "timed out" in why:  # smtplib makes its own error of a timeout after connecting
             why = f"{place} did not answer within {timeout:g} s"
-    except TimeoutError:
-        why = f"{place} did not answer within {timeout:g} s"
     except (OSError, UnicodeError) as error:
-        why = f"{place} cannot be reached: {getattr(error, 'strerror', None) or _line(str(error))}"
+        why = trouble(error, server, timeout)
     if smtp:
         smtp.close()
     raise Refused(why) from None
@@ -152,16 +184,17 @@ def _loopback(host: str) -> bool:
 def _reply(error: smtplib.SMTPResponseException) -> str:
     text = error.smtp_error
     text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
-    return f"{error.smtp_code} {_line(text)}"
+    return f"{error.smtp_code} {line(text)}"
 
 
 def _who(refused: dict[str, tuple[int, bytes]]) -> str:
     replies = (
-        f"{who} ({code} {_line(text.decode(errors='replace'))})"
+        f"{who} ({code} {line(text.decode(errors='replace'))})"
         for who, (code, text) in refused.items()
     )
     return f"the mail server refused {', '.join(replies)}"
 
 
-def _line(text: str) -> str:
+def line(text: str) -> str:
+    """What a server said, on one line without control characters, cut."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:200]

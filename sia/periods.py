@@ -1,4 +1,4 @@
-"""Spans of past days that stand in a sentence: yesterday, last week, the last 3 days, since March."""
+"""Spans of past days that stand in a sentence: yesterday, last week, the last 3 days, since May."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ _NAMED = re.compile(
     re.IGNORECASE,
 )
 _COUNTS = {"two": 2, "couple of": 2, "three": 3, "few": 3, "four": 4, "five": 5, "six": 6}
+
 
 def past(text: str, today: date) -> tuple[date | None, date | None, str]:
     """(first day, the day after the last, the text without it); None: open, or nothing is said."""

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from semif.writing import tasks as prompts
-from sia.skills.api import Failed, Finished, Folders, Person, Reminder, Unproven
+from sia.skills.api import Failed, Finished, Folders, Person, Reminder, Secret, Unproven
 from sia.skills.calls import (
     NO,
     YES,
@@ -92,6 +92,7 @@ class FakeCtx(CallCtx):
         folders: Folders,
         person: Person,
         settings: Mapping[str, Any] | None = None,
+        secrets: Mapping[str, str] | None = None,
         answers: Answers = (),
         choices: Choices = (),
         proven: Proven = (),
@@ -101,7 +102,9 @@ class FakeCtx(CallCtx):
         yes: bool = False,
         outside: bool = False,
     ) -> None:
-        super().__init__(Payload(request, "r1", now, person, folders, settings or {}), self._answer)
+        payload = Payload(request, "r1", now, person, folders, settings or {})
+        given = {name: Secret(value) for name, value in (secrets or {}).items()}
+        super().__init__(replace(payload, secrets=given), self._answer)
         self.said: list[str] = []
         self.asked: list[str] = []
         self.chosen: list[tuple[str, list[tuple[str, str]], str]] = []
@@ -112,8 +115,8 @@ class FakeCtx(CallCtx):
         self.lose: set[str] = set()  # effects whose confirmation is lost once
         self.outside = outside
         self._answers, self._choices = _Script(answers), _Script(choices)
-        given = proven if isinstance(proven, Mapping) else dict.fromkeys(proven, _joined)
-        self._proven: Mapping[str, Callable[[Mapping[str, str]], Any]] = given
+        makes = proven if isinstance(proven, Mapping) else dict.fromkeys(proven, _joined)
+        self._proven: Mapping[str, Callable[[Mapping[str, str]], Any]] = makes
         self._skills, self._displaced, self._yes = list(skills), list(interrupted), yes
         self._reminders = list(waiting)
         self._action = ""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -14,6 +16,7 @@ from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -47,6 +50,46 @@ def make(folders: Folders) -> Callable[..., FakeCtx]:
         return FakeCtx(request, **{"now": NOW, "folders": folders, "person": person, **given})
 
     return made
+
+
+@pytest.fixture(scope="session")
+def dovecots() -> ModuleType:
+    """The module that starts an IMAP server."""
+    path = Path(__file__).with_name("dovecot.py")
+    spec = importlib.util.spec_from_file_location("skills_dovecot", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look it up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def imap_server(dovecots: ModuleType) -> Iterator[Any]:
+    server = dovecots.start()
+    yield server
+    dovecots.stop(server)
+
+
+@pytest.fixture
+def mailbox(imap_server: Any) -> Any:
+    """An empty mailbox on a real IMAP server; its password is ``dovecots.PASSWORD``."""
+    return imap_server.mailbox()
+
+
+def letter(
+    body: str = "Hello", sender: str = "Anna Berg <anna@example.org>", subject: str = "Dinner",
+    **headers: str,
+) -> bytes:
+    """A message as it lies in a mailbox; what stands in it is not checked."""
+    given = {"From": sender, "To": "robin@example.org", "Subject": subject}
+    given |= {name.replace("_", "-"): value for name, value in headers.items()}
+    head = "".join(f"{name}: {value}\n" for name, value in given.items())
+    return f"{head}\n{body}\n".encode()
+
+
+@pytest.fixture(name="letter")
+def _letter() -> Callable[..., bytes]:
+    return letter
 
 
 @dataclass

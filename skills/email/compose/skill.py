@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
-from pathlib import Path
 
-from sia import contacts, mail
+from sia import contacts, mailing, wording
 from sia.contacts import Contact, Contacts
 from sia.skills.api import Ctx, Failed, Finished, Unproven
-
-from . import wording
 
 _TRIES = 3
 _MOST = 60  # contacts that one decision is asked about
 
 
 def recipient(ctx: Ctx) -> None:
-    _sender(ctx)  # before anything is asked: without it nothing can be sent
-    known = _contacts(ctx)
+    mailing.sender(ctx)  # before anything is asked: without it nothing can be sent
+    known = mailing.known(ctx)
     read = wording.read(ctx.request)
     typed = contacts.ADDRESS.findall(read.recipient)
     if typed:
@@ -56,77 +52,19 @@ def write(ctx: Ctx) -> None:
 
 
 def approve(ctx: Ctx) -> None:
-    ctx.say(f"To: {_shown(ctx)}\nSubject: {ctx.state['subject']}\n\n{ctx.state['body']}")
-    if not ctx.confirm(f"Send this e-mail to {_shown(ctx)}?"):
+    state, to = ctx.state, mailing.shown(ctx.state["to"])
+    ctx.say(f"To: {to}\nSubject: {state['subject']}\n\n{state['body']}")
+    if not ctx.confirm(f"Send this e-mail to {to}?"):
         ctx.say("All right, it is not sent.")
         raise Finished
 
 
 def send(ctx: Ctx) -> None:
-    state = ctx.state
-    server = _server(ctx)
-
-    def do(key: str) -> dict[str, str]:
-        try:
-            message = mail.build(
-                (ctx.person.name, _sender(ctx)),
-                [(name, email) for name, email in state["to"]],
-                state["subject"],
-                state["body"],
-                datetime.fromisoformat(state["written"]),
-                key,
-            )
-            return {"id": message["Message-ID"], "partly": mail.send(server, message)}
-        except ValueError as error:
-            return {"refused": f"it cannot be written as an e-mail: {error}"}
-        except mail.Refused as error:
-            return {"refused": str(error)}
-        except mail.Unknown as error:
-            raise Failed(f"{error}; it may or may not have been sent.", "environment") from None
-
-    result = ctx.effect("send e-mail", do)
-    if result is None:
-        ctx.say("I cannot tell whether the e-mail left, so I did not send it again.")
-        return
-    if result.get("refused"):
-        raise Failed(f"The e-mail was not sent: {result['refused']}.", "environment")
-    state["accepted"] = result["id"]
-    partly = f" But {result['partly']}." if result["partly"] else ""
-    ctx.say(f"Sent to {_shown(ctx)}.{partly}")
+    mailing.send(ctx)
 
 
 def verify(ctx: Ctx) -> bool | None:
     return True if ctx.state.get("accepted") else None
-
-
-def _sender(ctx: Ctx) -> str:
-    sender = ctx.settings.get("sender") or ctx.person.email
-    if not sender:
-        raise Failed("Set person.email in sia.toml: who sends it?", "environment")
-    return sender
-
-
-def _server(ctx: Ctx) -> mail.MailServer:
-    given, file = ctx.settings, ctx.settings.get("password_file")
-    return mail.MailServer(
-        host=given["host"],
-        port=given.get("port", 587),
-        tls=given.get("tls", "starttls"),
-        user=given.get("user", ""),
-        password_env=given.get("password_env", ""),
-        password_file=_path(ctx, file) if file else None,
-    )
-
-
-def _path(ctx: Ctx, text: str) -> Path:
-    return ctx.folders.home / Path(text).expanduser()
-
-
-def _contacts(ctx: Ctx) -> Contacts:
-    try:
-        return contacts.load(_path(ctx, ctx.settings.get("contacts") or "contacts"))
-    except OSError as error:
-        raise Failed(f"The contacts cannot be read: {error}", "environment") from None
 
 
 def _meant(ctx: Ctx, phrase: str, people: Sequence[Contact]) -> Contact | None:
@@ -176,8 +114,4 @@ def _address(ctx: Ctx, question: str) -> str:
 
 def _question(ctx: Ctx, unclear: str) -> str:
     found = f" I have “{unclear}”; write it as it should be read." if unclear else ""
-    return f"What should the message to {_shown(ctx)} say?{found}"
-
-
-def _shown(ctx: Ctx) -> str:
-    return ", ".join(f"{name} <{email}>" if name else email for name, email in ctx.state["to"])
+    return f"What should the message to {mailing.shown(ctx.state['to'])} say?{found}"

@@ -74,7 +74,7 @@ class Wording:
 
 def read(request: str) -> Wording:
     """What can be read without knowing the contacts; "tell Anna I ..." needs ``told``."""
-    text = _plain(request)
+    text = plain(request)
     given = _SUBJECT.search(text)
     subject = (given["quoted"] or given["plain"]).strip() if given else ""
     text = text[: given.start()] + text[given.end() :] if given else text
@@ -103,7 +103,7 @@ def unnamed(request: str, people: Sequence[Sequence[str]]) -> str:
 
 def told(request: str, called: frozenset[str]) -> tuple[str, str]:
     """(body, unclear) of "tell Anna I will be late", "tell Anna to ...": called are her words."""
-    text = _plain(request)
+    text = plain(request)
     names = "|".join(sorted(map(re.escape, called), key=len, reverse=True)) or r"(?!)"
     who = rf"(?:(?:my|our|the|dr|mrs?|ms)\.?\s+)?(?:(?:[\w.+-]+@[\w.-]+|(?:{names})\b)[\s,.-]*)+"
     to_do = _TO_DO.fullmatch(text)
@@ -114,7 +114,7 @@ def told(request: str, called: frozenset[str]) -> tuple[str, str]:
     body = match["body"][after.end() :] if after else ""
     if re.match(r"(?:about|how|when|why|what|where)\b", body, _I):
         return "", ""
-    return _stated(body) if _PRONOUN.match(body) or _VERB.search(body) else ("", "")
+    return stated(body) if _PRONOUN.match(body) or _VERB.search(body) else ("", "")
 
 
 def subject_of(body: str, most: int = 60) -> str:
@@ -137,7 +137,7 @@ def _names(head: str) -> str:
     return " ".join(_NOT_NAMES.sub(" ", re.split(r"\babout\b", head, flags=_I)[0]).split())
 
 
-def _plain(request: str) -> str:
+def plain(request: str) -> str:
     """The request on one line without "could you please"; a question mark then belonged to that."""
     line = " ".join(request.split())
     polite = _POLITE.match(line)
@@ -145,18 +145,20 @@ def _plain(request: str) -> str:
     return line[polite.end() :].rstrip("? ") if asked else line[polite.end() :]
 
 
-def _exact(body: str) -> tuple[str, str]:
+def exact(body: str) -> tuple[str, str]:
+    """(body, unclear) of words that are to stand as they are."""
     return body.strip(), ""
 
 
-def _stated(body: str) -> tuple[str, str]:
+def stated(body: str) -> tuple[str, str]:
+    """(body, unclear) of what somebody is to be told; unclear where it says he or she."""
     body = _BY_MAIL.sub("", body)
     return ("", sentence(body)) if _UNCLEAR.search(body) else (sentence(body), "")
 
 
 def _known(body: str) -> tuple[str, str]:
     """let Anna know I am late; not: let Anna know when, about, whether."""
-    return _stated(body) if _PRONOUN.match(body) else ("", body)
+    return stated(body) if _PRONOUN.match(body) else ("", body)
 
 
 def _asked(body: str) -> tuple[str, str]:
@@ -171,14 +173,14 @@ def _done(body: str) -> tuple[str, str]:
     """to bring the keys, not to come: Please ..."""
     negative = re.match(r"not\s+to\s+|to\s+not\s+", body, _I)
     rest = body[negative.end() :] if negative else re.sub(r"^to\s+", "", body, flags=_I)
-    return _stated(f"please {'do not ' if negative else ''}{rest}")
+    return stated(f"please {'do not ' if negative else ''}{rest}")
 
 
 _RULES: tuple[tuple[re.Pattern[str], Callable[[str], tuple[str, str]]], ...] = (
-    (_EXACT, _exact),
-    (_SAID, _stated),
+    (_EXACT, exact),
+    (_SAID, stated),
     (_WHETHER, _asked),
-    (_COLON, _exact),
-    (_THAT, _stated),
+    (_COLON, exact),
+    (_THAT, stated),
     (_KNOW, _known),
 )
