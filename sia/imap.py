@@ -67,9 +67,10 @@ class Wanted:
 
     def criteria(self) -> str:
         """As an IMAP search."""
-        parts = [str(AND(text=word)) for word in self.words]
+        # Only the person's own words stand here, but a line break would begin another command.
+        parts = [str(AND(text=mailtext.one_line(word, 200))) for word in self.words]
         if self.senders:
-            senders = [str(AND(from_=sender)) for sender in self.senders]
+            senders = [str(AND(from_=mailtext.one_line(sender, 200))) for sender in self.senders]
             parts.append(str(OR(*senders)) if len(senders) > 1 else senders[0])
         if self.since:
             parts.append(str(AND(date_gte=self.since)))
@@ -89,15 +90,9 @@ def opened(
     box: BaseMailBox | None = None
     try:
         box = _connected(server, timeout)
-        box.folder.set(folder, readonly=not change)
+        _log_in(box, server)
+        select(box, server, folder, change)
         yield box
-    except MailboxLoginError as error:
-        reply = _reply(error)
-        raise Refused(
-            f"{server.place} refused user {server.user} and the password: {reply}"
-        ) from None
-    except MailboxFolderSelectError as error:
-        raise Refused(f"{server.place} has no folder {folder}: {_reply(error)}") from None
     except UnexpectedCommandStatusError as error:
         raise Refused(f"{server.place} refused: {_reply(error)}") from None
     except (imaplib.IMAP4.error, ImapToolsError) as error:
@@ -111,19 +106,50 @@ def opened(
                 box.logout()
 
 
+class _StartTls(MailBoxStartTls):
+    """Closes its connection where TLS fails, which imap_tools leaves open."""
+
+    def _get_mailbox_client(self) -> imaplib.IMAP4:
+        client = imaplib.IMAP4(self._host, self._port, timeout=self._timeout)
+        try:
+            client.starttls(self._ssl_context)
+        except BaseException:
+            with suppress(OSError):  # a broken handshake closed its socket already
+                client.shutdown()
+            raise
+        return client
+
+
 def _connected(server: MailServer, timeout: float) -> BaseMailBox:
     trust = ssl.create_default_context()
     if server.tls == "tls":
-        box: BaseMailBox = MailBox(server.host, server.port, timeout=timeout, ssl_context=trust)
-    elif server.tls == "starttls":
+        return MailBox(server.host, server.port, timeout=timeout, ssl_context=trust)
+    if server.tls == "starttls":
         if server.port == 993:
             raise Refused(f"{server.place}: port 993 speaks TLS from the start: use tls")
-        box = MailBoxStartTls(server.host, server.port, timeout=timeout, ssl_context=trust)
-    else:
-        box = MailBoxUnencrypted(server.host, server.port, timeout=timeout)
+        return _StartTls(server.host, server.port, timeout=timeout, ssl_context=trust)
+    return MailBoxUnencrypted(server.host, server.port, timeout=timeout)
+
+
+def _log_in(box: BaseMailBox, server: MailServer) -> None:
     ascii = (server.user + server.password).isascii()
-    (box.login if ascii else box.login_utf8)(server.user, server.password, initial_folder=None)
-    return box
+    try:
+        (box.login if ascii else box.login_utf8)(server.user, server.password, initial_folder=None)
+    except (MailboxLoginError, imaplib.IMAP4.error) as error:
+        if isinstance(error, imaplib.IMAP4.abort):  # the connection broke
+            raise
+        reply = _reply(error) if isinstance(error, MailboxLoginError) else line(str(error))
+        raise Refused(
+            f"{server.place} refused user {server.user} and the password: {reply}"
+        ) from None
+
+
+def select(box: BaseMailBox, server: MailServer, folder: str, change: bool = False) -> None:
+    """Open another folder of the mailbox. Raises Refused."""
+    try:
+        box.folder.set(folder, readonly=not change)
+    except MailboxFolderSelectError as error:
+        raise Refused(f"{server.place} has no folder {folder}: {_reply(error)}") from None
 
 
 def search(box: BaseMailBox, wanted: Wanted, most: int = MOST) -> tuple[list[Envelope], int]:
@@ -162,7 +188,8 @@ def sent(server: MailServer, message_id: str, chosen: str = "") -> bool | None:
     missing of what was sent. chosen: the folder, where the server does not mark it."""
     try:
         with opened(server) as box:
-            return True if _copied(box, sent_folder(box, chosen), message_id) else None
+            folder = sent_folder(box, chosen)
+            return True if folder and _copied(box, server, folder, message_id) else None
     except Refused:
         return None
 
@@ -173,7 +200,7 @@ def keep_copy(server: MailServer, message: EmailMessage, chosen: str = "") -> No
         folder = sent_folder(box, chosen)
         if not folder:
             raise Refused(f"{server.place} marks no folder for sent mail: set email.sent")
-        if not _copied(box, folder, str(message["Message-ID"])):
+        if not _copied(box, server, folder, str(message["Message-ID"])):
             box.append(message.as_bytes(), folder, datetime.now(UTC), ["\\Seen"])
 
 
@@ -183,10 +210,8 @@ def flag(server: MailServer, uid: str, name: str) -> None:
         box.client.uid("STORE", uid, "+FLAGS.SILENT", f"({name})")
 
 
-def _copied(box: BaseMailBox, folder: str, message_id: str) -> bool:
-    if not folder:
-        return False
-    box.folder.set(folder, readonly=True)
+def _copied(box: BaseMailBox, server: MailServer, folder: str, message_id: str) -> bool:
+    select(box, server, folder)
     return bool(box.uids(AND(header=H("Message-ID", message_id))))
 
 

@@ -79,7 +79,7 @@ def test(answers: Answers, home: Path) -> Iterator[str]:
             folder = imap.sent_folder(box, answers["sent"])
             if not folder:
                 raise NotWorking(f"{server.place} marks no folder for sent mail: name one")
-            box.folder.set(folder, readonly=True)
+            imap.select(box, server, folder)
             yield f"copies of what is sent: in {folder}"
     except Refused as error:
         raise NotWorking(str(error)) from None

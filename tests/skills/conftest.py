@@ -15,6 +15,7 @@ from datetime import datetime
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -77,7 +78,9 @@ def mailbox(imap_server: Any) -> Any:
 
 
 def letter(
-    body: str = "Hello", sender: str = "Anna Berg <anna@example.org>", subject: str = "Dinner",
+    body: str = "Hello",
+    sender: str = "Anna Berg <anna@example.org>",
+    subject: str = "Dinner",
     **headers: str,
 ) -> bytes:
     """A message as it lies in a mailbox; what stands in it is not checked."""
@@ -122,7 +125,8 @@ class Inbox:
 def mail_server() -> Iterator[Callable[..., Inbox]]:
     """Starts a real SMTP server: ``mail_server(login=, starttls=, tls=, refuse=, reject=)``.
 
-    login: robin with s3cret. starttls, tls: a folder with cert.pem and key.pem.
+    login: True for robin with s3cret, or (user, password). starttls, tls: a folder with cert.pem
+    and key.pem.
     """
     with ExitStack() as stack:
         yield lambda **given: stack.enter_context(_serving(**given))
@@ -130,14 +134,18 @@ def mail_server() -> Iterator[Callable[..., Inbox]]:
 
 @contextmanager
 def _serving(
-    login: bool = False, starttls: Path | None = None, tls: Path | None = None, **given: Any
+    login: bool | tuple[str, str] = False,
+    starttls: Path | None = None,
+    tls: Path | None = None,
+    **given: Any,
 ) -> Iterator[Inbox]:
     from aiosmtpd.controller import Controller
 
     inbox = Inbox(_free_port(), **given)
     options: dict[str, Any] = {}
     if login:
-        options |= {"authenticator": _login, "auth_require_tls": False}
+        known = ("robin", "s3cret") if login is True else login
+        options |= {"authenticator": partial(_login, known), "auth_require_tls": False}
     if starttls:
         options["tls_context"] = _context(starttls)
     context = _context(tls) if tls else None
@@ -155,10 +163,12 @@ def _free_port() -> int:
         return probe.getsockname()[1]
 
 
-def _login(server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> Any:
+def _login(
+    known: tuple[str, str], server: Any, session: Any, envelope: Any, mechanism: str, data: Any
+) -> Any:
     from aiosmtpd.smtp import AuthResult
 
-    right = (data.login, data.password) == (b"robin", b"s3cret")
+    right = (data.login.decode(), data.password.decode()) == known
     return AuthResult(success=right, handled=False)
 
 

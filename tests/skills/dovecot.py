@@ -31,6 +31,7 @@ ssl = {ssl}
 {certificate}
 disable_plaintext_auth = no
 auth_mechanisms = plain login
+auth_failure_delay = 0
 default_internal_user = {internal}
 default_login_user = {internal}
 default_internal_group = {group}
@@ -172,17 +173,17 @@ def start(certificate: Path | None = None, marked: bool = True) -> Dovecot:
             password=PASSWORD, special="special_use = \\Sent" if marked else "",
         )
     )  # fmt: skip
-    process = subprocess.Popen([program, "-F", "-c", str(config)], stderr=subprocess.PIPE)
+    process = subprocess.Popen([program, "-F", "-c", str(config)])
     server = Dovecot(folder, port, tls_port, process)
     end = time.monotonic() + SECONDS
     while True:
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return server
         if process.poll() is not None or time.monotonic() > end:
-            stop(server)
             log = folder / "log"
-            said = process.stderr.read().decode() if process.stderr else ""
-            pytest.fail(f"dovecot does not start: {said} {log.read_text() if log.exists() else ''}")
+            said = log.read_text() if log.exists() else f"it ended with {process.poll()}"
+            stop(server)
+            pytest.fail(f"dovecot does not start: {said}")
         time.sleep(0.05)
 
 

@@ -107,7 +107,10 @@ def test_a_reply_names_what_it_answers() -> None:
     message = build(answering=mail.Answering("<last@example.org>", thread))
     assert message["In-Reply-To"] == "<last@example.org>"
     references = message["References"].split()
-    assert references[0] == "<0@example.org>" and references[-2:] == [thread[-1], "<last@example.org>"]
+    assert references[0] == "<0@example.org>" and references[-2:] == [
+        thread[-1],
+        "<last@example.org>",
+    ]
     assert len(references) == 22
     hostile = mail.Answering("<a@b>\r\nBcc: all@evil.example", ("<ok@b>",))
     assert build(answering=hostile)["In-Reply-To"] is None
