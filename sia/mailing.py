@@ -173,20 +173,13 @@ def send(ctx: Ctx) -> None:
         id = str(message["Message-ID"])
         return {"id": id, "partly": partly, "copy": _kept(box, message, folder, state)}
 
-    found: list[str] = []
-
-    def check(key: str) -> bool | None:
+    def check(key: str) -> dict[str, str] | None:
         id = mail.message_id(key, address, written)
         if box is None or not imap.sent(box, id, folder):
             return None
-        found.append(id)
-        return True
+        return {"id": id, "partly": "", "copy": "", "found": "yes"}
 
     result: Mapping[str, Any] | None = ctx.effect(EFFECT, do, check)
-    if result is None and found:
-        state["accepted"] = found[0]
-        ctx.say(f"Sent to {shown(state['to'])}: I was cut off, but it is in your Sent folder.")
-        return
     if result is None:
         ctx.say("I cannot tell whether the e-mail left, so I did not send it again.")
         return
@@ -194,7 +187,8 @@ def send(ctx: Ctx) -> None:
         raise Failed(f"The e-mail was not sent: {result['refused']}.", "environment")
     state["accepted"] = result["id"]
     notes = [f" But {note}." for note in (result["partly"], result["copy"]) if note]
-    ctx.say(f"Sent to {shown(state['to'])}.{''.join(notes)}")
+    found = " I was cut off, but it is in your Sent folder." if result.get("found") else ""
+    ctx.say(f"Sent to {shown(state['to'])}.{''.join(notes)}{found}")
 
 
 def _kept(box: MailServer | None, message: Any, folder: str, state: Mapping[str, Any]) -> str:

@@ -131,15 +131,16 @@ class Ctx(Protocol):
         self,
         name: str,
         do: Callable[[str], Any],
-        check: Callable[[str], bool | None] | None = None,
+        check: Callable[[str], Any] | None = None,
     ) -> Any:
         """Do something to the world once: ``do(key)`` -> JSON, recorded before and after.
 
         key: derived from (run, action, ordinal), the same at every entry and another once the run
         begins anew with an updated request; use it as Message-ID or file name. When an earlier try
         was cut off, ``check(key)`` is asked first: True means it happened (the result is then
-        None). An outside effect whose fate stays unknown is put to the person, never repeated on a
-        guess; a local one is done again. ``do`` and ``check`` may not call ctx.
+        None), another true JSON value is the result; None means that it cannot tell. An outside
+        effect whose fate stays unknown is put to the person, never repeated on a guess; a local
+        one is done again. ``do`` and ``check`` may not call ctx.
         """
 
     def remind(self, due: datetime, text: str) -> str:

@@ -253,7 +253,7 @@ class CallCtx:
         self,
         name: str,
         do: Callable[[str], Any],
-        check: Callable[[str], bool | None] | None = None,
+        check: Callable[[str], Any] | None = None,
     ) -> Any:
         begun = self._call("effect_begin", name=name)
         if begun["status"] == "confirmed":
@@ -274,13 +274,13 @@ class CallCtx:
         call: dict[str, Any],
         begun: Mapping[str, Any],
         do: Callable[[str], Any],
-        check: Callable[[str], bool | None] | None,
+        check: Callable[[str], Any] | None,
     ) -> tuple[Any, TypeError | None]:
         """The effect's value, None where it happened before or must not be repeated."""
         if begun["status"] == "unknown":
             happened = check(begun["key"]) if check else None
             if happened:
-                return None, None
+                return (None if happened is True else happened), None
             if self._send("effect_unknown", {**call, "checked": happened}) != "do":
                 return None, None
         value = do(begun["key"])
