@@ -86,7 +86,7 @@ def read(request: str) -> Wording:
     told, to_do = _TELL.fullmatch(text), _TO_DO.fullmatch(text)
     words = list(re.finditer(r"\S+", told["body"])) if told else []
     start = next((word.start() for word in words if _PRONOUN.fullmatch(word[0])), 0)
-    head = told["body"][:start] if start else to_do["head"] if to_do else text
+    head = told["body"][:start] if told and start else to_do["head"] if to_do else text
     return Wording(_names(head), "", "", subject)
 
 
@@ -111,7 +111,7 @@ def told(request: str, called: frozenset[str]) -> tuple[str, str]:
         return _done(to_do["body"])
     match = _TELL.fullmatch(text)
     after = match and re.match(who, match["body"], _I)
-    body = match["body"][after.end() :] if after else ""
+    body = match["body"][after.end() :] if match and after else ""
     if re.match(r"(?:about|how|when|why|what|where)\b", body, _I):
         return "", ""
     return stated(body) if _PRONOUN.match(body) or _VERB.search(body) else ("", "")
@@ -141,6 +141,7 @@ def plain(request: str) -> str:
     """The request on one line without "could you please"; a question mark then belonged to that."""
     line = " ".join(request.split())
     polite = _POLITE.match(line)
+    assert polite  # it may be empty
     asked = re.search(r"\b(?:can|could|would|will) you\b", polite[0], re.IGNORECASE)
     return line[polite.end() :].rstrip("? ") if asked else line[polite.end() :]
 
