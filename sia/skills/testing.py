@@ -77,7 +77,7 @@ class FakeCtx(CallCtx):
     ``f(question, options) -> id``. proven: tasks that ``generate`` may do; it gives the fields back
     as one text, or what the function of a mapping makes of them (it may raise Unproven: not fit);
     fields that are not the task's are a DecisionError. outside: effects of unknown fate
-    are asked about.
+    are asked about. secrets: for ``secret``, by name.
 
     Records: ``said`` and ``asked`` (texts), ``chosen`` (question, options, id), ``effects``
     (name, key, value), ``reminders_set``, ``handed`` (requests). ``waiting`` are the reminders at
