@@ -257,6 +257,10 @@ class _Work:
                 )
             except OverBudget as error:
                 outcome = Outcome("limit", str(error))
+            if outcome.kind == "failed" and until.is_set() and not self.cancel.is_set():
+                # A text in the making was cut off just before the worker's own limit struck.
+                why = f"{action} took longer than {seconds:.3g} s and was ended"
+                outcome = replace(outcome, kind="limit", message=why)
         spent = run.seconds + time.monotonic() - begun
         self.run = replace(run, seconds=spent, spent=calls.account.text())
         if outcome.kind != "cancelled":
