@@ -46,6 +46,8 @@ from sia.skills.host import WorkerPool, passed_environment
 from sia.skills.tree import TreeHolder
 from sia.steps import Steps
 from sia.store import Input, Store
+from sia.suggestions import Suggestions
+from sia.uncovered import Uncovered
 
 FIRST_REPEATS = ("ls tasks", "cat user.md")
 FIGURES_TOKENS = 200  # figures, process and queue, measured generously
@@ -285,15 +287,27 @@ class Agent:
             thresholds=brain.thresholds(brain.decide),
             labelled=lambda: read_labels(self.home.labels, lambda problem: None),
         )
+        navigator = Navigator(
+            brain.decide, brain.thresholds(brain.decide), questions, new_row_id, guard
+        )
+        uncovered = Uncovered(
+            home=self.home,
+            store=self.store,
+            navigator=navigator,
+            generator=brain.generator,
+            suggestions=Suggestions(self.home.suggestions),
+            reload=self.holder.reload,
+            answerable=lambda: not self.loop.finished,
+            yes=self.options.yes,
+        )
         steps = Steps(
             home=self.home,
             store=self.store,
             session=session,
             scripts=scripts,
             machine=Machine(self.home.folder),
-            navigator=Navigator(
-                brain.decide, brain.thresholds(brain.decide), questions, new_row_id, guard
-            ),
+            navigator=navigator,
+            uncovered=uncovered,
             runs=runs,
             generator=brain.generator,
             budget=self._budget(brain),
@@ -383,6 +397,7 @@ class Agent:
 
     def _skills_changed(self, tree: object, problems: tuple) -> None:
         self.emit(Notice("skills reloaded"))
+        self.loop.nudge()
         for problem in problems:
             self.emit(Notice(str(problem), "warning"))
 

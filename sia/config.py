@@ -130,7 +130,12 @@ class LoopConfig(Section):
 
 class SkillsConfig(Section):
     guard: bool = True
-    """Ask whether the chosen skill covers the request, where the revision has a threshold."""
+    """Ask whether the chosen skill covers the request, whether a new category overlaps with one
+    that is there, and whether a request repeats an earlier one, where the revision has a threshold
+    for it."""
+    create_category: Literal["ask", "allow", "deny"] = "ask"
+    """Whether a category is made where none covers a request: when the person says so, at once
+    where the generator is proven for naming, or never."""
 
 
 class EmailConfig(Section):

@@ -61,6 +61,10 @@ class Home:
         return self.state / "labels.jsonl"
 
     @property
+    def suggestions(self) -> Path:
+        return self.state / "suggestions.jsonl"
+
+    @property
     def scripts(self) -> Path:
         return self.state / "scripts"
 

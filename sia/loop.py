@@ -90,6 +90,8 @@ class Loop:
                 if self._current or self._arrivals or self._queue.depth():
                     return True
                 self._flush()
+                if self._steps.unreviewed():
+                    return True
                 if self._finished and self._steps.give_up_questions():
                     continue
                 if self._finished:
@@ -240,6 +242,11 @@ class Loop:
         with self._wake:
             current = self._current.id if self._current else ""
             return queues.raise_urgency(self._store, id, urgency, current)
+
+    def nudge(self) -> None:
+        """Look whether there is something to do: skills changed."""
+        with self._wake:
+            self._wake.notify_all()
 
     def idle(self) -> bool:
         """Nothing runs and nothing waits."""

@@ -20,13 +20,14 @@ from sia.redact import redact
 @dataclass(frozen=True)
 class View:
     """What a decision looks at: an input or request, the process it meets, an open question, the
-    skill that is to work it and what stands ready for that."""
+    skill or category in words, what stands ready for it, an earlier request."""
 
     text: str
     process: ProcessView | None = None
     question: str = ""
     skill: str = ""
     observed: str = ""
+    earlier: str = ""
 
 
 def process_words(process: ProcessView | None) -> str:
@@ -57,6 +58,10 @@ def _prediction(view: View) -> dict[str, str]:
     return {"request": view.text, "skill": view.skill, "observed": view.observed}
 
 
+def _same_action(view: View) -> dict[str, str]:
+    return {"earlier": view.earlier, "input": view.text}
+
+
 BUILDERS: dict[str, Callable[[View], dict[str, str]]] = {
     "contains_request": _input,
     "interrupt": _input,
@@ -67,6 +72,7 @@ BUILDERS: dict[str, Callable[[View], dict[str, str]]] = {
     "read_next": _request,
     "cover": _cover,
     "predict": _prediction,
+    "same_action": _same_action,
 }
 
 

@@ -32,7 +32,7 @@ from sia.events import Ended, Routed
 from sia.generator.types import Generator, GeneratorError
 from sia.home import Home
 from sia.machine import Machine
-from sia.navigate import UNCOVERED, Navigator
+from sia.navigate import CREATE_CATEGORY, UNCOVERED, Navigator, Route
 from sia.prompt import prompt
 from sia.redact import redact
 from sia.runs import Runs, asked
@@ -44,6 +44,7 @@ from sia.skills.manifest import Manifest
 from sia.skills.tree import Tree, UnknownSkill
 from sia.store import Run, Store
 from sia.turn import Turn
+from sia.uncovered import Uncovered
 
 NO_SKILL = (
     'I have no skill for that yet, so I did nothing. Ask "what can you do" to see what I can; a '
@@ -65,6 +66,7 @@ class Steps:
     runs: Runs
     generator: Generator
     budget: Budget
+    uncovered: Uncovered
     tree: Callable[[], Tree]
     revision: Callable[[], str]
     since: datetime
@@ -178,14 +180,22 @@ class Steps:
 
     def step(self, turn: Turn, iteration: Iteration, cancel: Cancel) -> None:
         run = turn.run
-        if run is None or cancel.is_set():
+        if cancel.is_set():
+            return
+        if run is None:
+            if self.unreviewed():
+                self.uncovered.review(turn, self.tree(), cancel)
             return
         if not run.skill:
-            self._navigate(turn, run)
+            self._navigate(turn, run, iteration.figures.time, cancel)
         elif not self.reads(run):
             self._act(turn, run, iteration, cancel)
         else:
             self._write(turn, run, iteration, cancel)
+
+    def unreviewed(self) -> bool:
+        """Whether an idle turn is wanted: skills are new, and requests wait for one."""
+        return self.uncovered.unreviewed(self.tree())
 
     def reads(self, run: Run) -> bool:
         """Whether the generator works this run: no skill covers it, or the skill is a prompt."""
@@ -217,18 +227,17 @@ class Steps:
         except UnknownSkill:
             return None
 
-    def _navigate(self, turn: Turn, run: Run) -> None:
-        tree = self.tree()
+    def _navigate(self, turn: Turn, run: Run, now: datetime, cancel: Cancel) -> None:
         try:
-            route = self.navigator.route(run.text, tree)
+            found = self._find(turn, run, now, cancel)
         except DecisionError as error:
             self._end(turn, run, "failed", f"I could not decide what to do: {error}")
             return
-        source = self.session.request(run.id)
-        turn.decided += [(answer, source) for answer in route.answers]
-        turn.before.append(Routed(run.id, route.skill, route.p))
-        skill = tree.skill(route.skill) if route.skill != UNCOVERED else None
-        missing = tree.available(skill, self.home.setting) if skill else ""
+        if found is None:  # a question about a new category is open, or something goes first
+            return
+        route, noted = found
+        skill = self.tree().skill(route.skill) if route.skill != UNCOVERED else None
+        missing = self.tree().available(skill, self.home.setting) if skill else ""
         self._add_step(run, route.skill, "", "done", route.suggestion)
         run = replace(run, skill=route.skill)
         if missing:
@@ -236,12 +245,40 @@ class Steps:
         elif skill and skill.has_code:
             turn.run = run
         elif "act" not in self.generator.proven:
-            self._end(turn, run, "failed", NO_SKILL)
+            words = f"{NO_SKILL} It is noted as {noted}." if noted else NO_SKILL
+            self._end(turn, run, "failed", words)
         else:
             turn.run = run
             if skill:
                 text = Text.of(f"How to do {skill.id}:\n{skill.body}")
                 self.session.add(lambda id: Note(id, text))
+
+    def _find(
+        self, turn: Turn, run: Run, now: datetime, cancel: Cancel
+    ) -> tuple[Route, str] | None:
+        """The way of a request, and the id of the suggestion where no skill covers it; None when
+        it is not found in this turn."""
+        source = self.session.request(run.id)
+        route, proposal = self.uncovered.begun(run), None
+        new = route is None
+        if route is None:
+            route = self.navigator.route(run.text, self.tree())
+            turn.decided += [(answer, source) for answer in route.answers]
+        if route.suggestion == CREATE_CATEGORY:
+            found = self.uncovered.categorise(turn, run, route, self.tree(), now, cancel)
+            if found and found[0] is not route:
+                turn.decided += [(answer, source) for answer in found[0].answers]
+            if found is None:
+                if new:
+                    turn.before.append(Routed(run.id, UNCOVERED, route.p))
+                return None
+            route, proposal = found
+        if new or route.skill != UNCOVERED:
+            turn.before.append(Routed(run.id, route.skill, route.p))
+        if route.skill == UNCOVERED:
+            return route, self.uncovered.note(turn, run, route, proposal).id
+        self.uncovered.suggestions.done(run.text, route.skill)
+        return route, ""
 
     def _add_step(self, run: Run, skill: str, action: str, status: str, text: str) -> None:
         words = Text.of(redact(text))

@@ -48,12 +48,18 @@ class Turn:
     exit_code: int | None = None
 
     def way(self) -> list[list[str]]:
-        """[row id, chosen option, phase] of the decisions that the run's outcome says something
-        of: the way to the skill, its arguments, the prediction."""
+        """[row id, option, phase] of the decisions that the run's outcome says something of: the
+        way to the skill, its arguments, the prediction. Where the guard refused the first category,
+        the row of categories should have said the second."""
+        answers = [a for a, _ in self.decided[self.heard :] if a.decision.phase in WAY]
+        category, _, name = (self.run.skill if self.run else "").partition("/")
+        names = [a for a in answers if a.decision.phase == "navigate_skill"][-1:]
+        led = {"navigate_category": category, "navigate_skill": name}
         return [
-            [answer.decision.id, answer.selected, answer.decision.phase]
-            for answer, _ in self.decided[self.heard :]
-            if answer.decision.phase in WAY
+            [a.decision.id, option, a.decision.phase]
+            for a in answers
+            for option in [led.get(a.decision.phase, a.selected)]
+            if option in a.probs and (a.decision.phase != "navigate_skill" or a in names)
         ]
 
     def say(self, run: str, text: str) -> None:

@@ -7,7 +7,7 @@ import shutil
 import stat
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ class Category:
     name: str
     description: str
     folder: Path
-    skills: tuple[Manifest, ...] = ()  # by name, at least one
+    skills: tuple[Manifest, ...] = ()  # by name; none yet, where only CATEGORY.md is there
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,8 @@ class _Found:
             by_category.setdefault(skill.category, []).append(skill)
         return Tree(
             tuple(
-                Category(category.name, category.description, category.folder, tuple(skills))
+                replace(category, skills=tuple(by_category.get(category.name, ())))
                 for _, category in sorted(self.categories.items())
-                if (skills := by_category.get(category.name))
             ),
             tuple(sorted(self.problems, key=str)),
         )

@@ -29,7 +29,9 @@ def home(tmp_path: Path) -> Path:
     """A home with the skills echo and ask; scripts are run without walls."""
     folder = tmp_path / "home"
     folder.mkdir()
-    (folder / "sia.toml").write_text('[scripts]\npolicy = "allow"\n')
+    (folder / "sia.toml").write_text(
+        '[scripts]\npolicy = "allow"\n[skills]\ncreate_category = "deny"\n'
+    )
     spec = importlib.util.spec_from_file_location("cli_rig", TESTS / "sia" / "rig.py")
     rig = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = rig  # dataclasses look it up

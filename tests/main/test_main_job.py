@@ -95,7 +95,9 @@ def test_killed_after_queueing_the_next_start_works_it(tmp_path: Path) -> None:
 
 def test_stop_is_heard_while_a_script_runs(tmp_path: Path) -> None:
     """A person plays the generator, starts a script of a minute, and types stop."""
-    (tmp_path / "sia.toml").write_text('[scripts]\npolicy = "allow"\n')
+    (tmp_path / "sia.toml").write_text(
+        '[scripts]\npolicy = "allow"\n[skills]\ncreate_category = "deny"\n'
+    )
     child = pexpect.spawn(
         sys.executable,
         ["-m", "sia", "--home", str(tmp_path), "run", "--llm", "manual"],

@@ -10,6 +10,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+from msgspec.structs import replace
+
 from semif.jsonl import read as read_jsonl
 from semif.revision import Adapters, Base, Contents, Revision
 from semif.testing import ScriptedDecider
@@ -88,7 +90,7 @@ def brain(
         readout="branches",
         prompt_version="branches-v1",
         temperatures={},
-        thresholds=thresholds or {"answers": 0.5},
+        thresholds={"answers": 0.5, **(thresholds or {})},
         none_bias={},
         data_sha256=None,
         metrics={},
@@ -107,10 +109,12 @@ class Rig:
         yes: bool = False,
         decide: Callable[[Decision], Any] = policy,
         proven: frozenset[str] | None = None,
+        create_category: str = "deny",
         thresholds: Mapping[str, float] | None = None,
     ) -> None:
         opened = open_home(folder)
-        self.home = SkillHome(opened.folder, opened.config)
+        chosen = replace(opened.config.skills, create_category=create_category)
+        self.home = SkillHome(opened.folder, replace(opened.config, skills=chosen))
         known = TASKS - {"judge"} if proven is None else proven
         self.generator = ScriptedGenerator(replies, known)
         self.decider = ScriptedDecider(decide)
