@@ -37,10 +37,12 @@ from sia.shell.views import render_request as render_request
 from sia.shell.views import render_skill as render_skill
 from sia.shell.views import render_skills as render_skills
 from sia.shell.views import render_status as render_status
+from sia.shell.views import render_suggestions as render_suggestions
 from sia.shell.views import render_why as render_why
 from sia.skills.manifest import Manifest
 from sia.skills.tree import Tree, UnknownSkill
 from sia.store import Run, Store
+from sia.suggestions import load as load_suggestions
 
 BLOCK = 1 << 16  # bytes of a log's end read at a time
 TAIL_LIMIT = 1 << 23  # and at most
@@ -52,6 +54,7 @@ GATES = {
     "interrupt": "interrupt",
     "cover": "yes",
     "predict": "succeed",
+    "same_action": "yes",
 }
 
 
@@ -269,6 +272,27 @@ def skills(tree: Tree, setting: Callable[[str], Any]) -> list[dict[str, Any]]:
     ]
 
 
+# suggestions
+
+
+def suggestions(
+    home: Home, on_problem: Callable[[jsonl.Problem], None] = lambda _: None
+) -> list[dict[str, Any]]:
+    """What no skill covered, oldest first: its first row, with how often it was asked for, and
+    whether it is suggested, covered (by ``skill``), done or dropped now."""
+    return [
+        {
+            **item.first.to_json(),
+            "time": datetime.fromisoformat(item.first.time).astimezone(home.zone).isoformat(),
+            "event": item.status,
+            "count": item.count,
+            "skill": item.skill,
+            "requests": list(item.requests),
+        }
+        for item in load_suggestions(home.suggestions, on_problem)
+    ]
+
+
 # context and history, from the iteration files
 
 
@@ -438,7 +462,7 @@ def _thresholds(home: Home) -> dict[str, float]:
 def _decision(row: dict[str, Any], thresholds: dict[str, float]) -> dict[str, Any]:
     phase, probs = row.get("phase", ""), row["predicted_probs"]
     gate = GATES.get(phase, "")
-    default = None if phase in ("cover", "predict") else TAU
+    default = None if phase in ("cover", "predict", "same_action") else TAU
     state = row.get("state")
     return {
         "id": row.get("id", ""),

@@ -95,9 +95,7 @@ class Uncovered:
             return None
         return (self._make(turn, proposal) if allowed else None) or route, proposal
 
-    def _proposal(
-        self, turn: Turn, run: Run, now: datetime, cancel: Cancel
-    ) -> Proposal | None:
+    def _proposal(self, turn: Turn, run: Run, now: datetime, cancel: Cancel) -> Proposal | None:
         """By the generator where it is proven, else by the person; None: there is none."""
         written = self._kept(run, WRITTEN)
         if written is None:
@@ -260,4 +258,3 @@ def _declined(text: str) -> bool:
 
 def _outputs(answers: Sequence[Answer]) -> list[dict[str, Any]]:
     return [output(answer) for answer in answers]
-

@@ -22,6 +22,7 @@ COMMANDS = {
     "status": "what the agent does now",
     "queue": "what waits, why, and when it runs at the latest; drop, raise or show one request",
     "skills": "what it can do",
+    "suggestions": "what was asked for and no skill covers",
     "context": "the last context, with tokens per section",
     "history": "the iterations on disk",
     "config": "every setting, and where it came from",
@@ -75,8 +76,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--listen", action="store_true",
                      help="read no input; work for the socket and the clock until ended")
     run.add_argument("text", nargs="*", help="one request")
-    for name in ("status", "skills", "context", "history", "config", "admit", "route", "dream",
-                 "revisions"):
+    for name in COMMANDS.keys() - {"run", "attach", "queue", "setup", "rollback", "service"}:
         subs[name].add_argument("--json", action="store_true", help="print JSON")
     subs["history"].add_argument("--session", help="only this session")
     subs["history"].add_argument("--limit", type=_positive, default=20, metavar="N",
@@ -99,6 +99,9 @@ def parser() -> argparse.ArgumentParser:
                        help="an answer in advance; without a terminal all that have no default are "
                        "needed, and the password comes on standard input")
     setup.add_argument("--untested", action="store_true", help="keep it without trying it")
+    subs["suggestions"].add_argument("action", nargs="?", choices=("run", "drop"),
+                                     help="run: ask for it again; drop: it is not wanted")
+    subs["suggestions"].add_argument("id", nargs="?", metavar="ID", help="of a suggestion")
     subs["service"].add_argument("action", choices=("install", "uninstall"))
     return top
 
@@ -207,6 +210,10 @@ def main(arguments: Sequence[str], make: Make | None = None) -> int:
         from sia.cli.service import service
 
         return service(options.action, home_folder(options))
+    if options.command == "suggestions" and options.action:
+        from sia.cli.suggestions import work
+
+        return work(options, home_folder(options), make)
     from sia.cli import show
 
     return show.run(options, home_folder(options))

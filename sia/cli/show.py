@@ -1,4 +1,4 @@
-"""The commands that only look: status, skills, context, history, config."""
+"""The commands that only look: status, skills, suggestions, context, history, config."""
 
 from __future__ import annotations
 
@@ -41,6 +41,9 @@ def _views(options: argparse.Namespace, home: Home) -> tuple[Any, str]:
                 print(f"sia: {problem}", file=sys.stderr)
             data = report.skills(found, home.setting)
             return data, report.render_skills(data)
+        case "suggestions":
+            data = report.suggestions(home, lambda line: print(f"sia: {line}", file=sys.stderr))
+            return data, report.render_suggestions(data)
         case "context":
             data = report.context(home)
             return data, report.render_context(data)

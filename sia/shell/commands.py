@@ -26,6 +26,7 @@ COMMANDS = {
     "/status": "what the agent does now",
     "/queue": "what waits, and why; /queue show, raise or drop ID, raise ID URGENCY",
     "/skills": "what it can do; /skills NAME tells more",
+    "/suggestions": "what was asked for and no skill covers",
     "/why": "the last decisions, with their probabilities",
     "/context": "what the agent saw last, and how much room it takes",
     "/quit": "end; what waits goes on at the next start",
@@ -66,6 +67,7 @@ class Commands:
             "/status": self._status,
             "/queue": self._queue,
             "/skills": self._skills,
+            "/suggestions": self._suggestions,
             "/why": self._why,
             "/context": self._context,
         }
@@ -138,6 +140,10 @@ class Commands:
         near = self._nearest(words[0], list(short))
         nearest = f"{short[near]} is the nearest" if near else ""
         return self._missing(f"skill {words[0]}", nearest, "/skills lists them")
+
+    def _suggestions(self, words: list[str]) -> str:
+        data = report.suggestions(self.home)
+        return report.render_suggestions(data, self.width(), self.paint)
 
     def _why(self, words: list[str]) -> str:
         return report.render_why(report.why(self.home), self.width(), self.paint)

@@ -145,6 +145,30 @@ def render_request(data: dict[str, Any], width: int = 80, paint: Paint = plain) 
     return paragraph(data["id"], width, paint, "bold") + "\n" + _facts(rows, width, paint)
 
 
+# suggestions
+
+
+def render_suggestions(data: list[dict[str, Any]], width: int = 80, paint: Paint = plain) -> str:
+    """Those that are still wanted."""
+    lines = []
+    for row in data:
+        if row["event"] not in ("suggested", "covered"):
+            continue
+        text = shorten(clean(row["query"]), width - 10)
+        lines.append(f"  {paint('accent', pad(row['id'], 6))}{text}")
+        if row["skill"]:
+            words = f"{row['skill']} can do it now: sia suggestions run {row['id']}"
+        elif row["kind"] == "create_skill":
+            words = f"{row['category']} has no skill for it"
+        else:
+            words = "no category covers it"
+        times = f" · asked {row['count']} times" if row["count"] > 1 else ""
+        since = f" · since {_moment(row['time'])}"
+        for line in wrap(clean(words + times + since), width - 10):
+            lines.append(" " * 8 + paint("dim", line))
+    return "\n".join(lines) or "  nothing was asked for that no skill covers"
+
+
 # skills
 
 
@@ -152,10 +176,13 @@ def render_skills(data: list[dict[str, Any]], width: int = 80, paint: Paint = pl
     if not data:
         return "  there are no skills: put folders into skills/"
     names = [skill["id"] for category in data for skill in category["skills"]]
-    margin = max(map(width_of, names)) + 4
+    margin = max(map(width_of, names), default=0) + 4
     blocks = []
     for category in data:
         blocks.append(paragraph(category["description"], width, paint, "bold"))
+        if not category["skills"]:
+            words = f"no skill yet: put folders into skills/{category['category']}/"
+            blocks.append("  " + paint("dim", words))
         for skill in category["skills"]:
             text = clean(skill["description"])
             first, *more = wrap(text, max(20, width - margin))
