@@ -214,6 +214,7 @@ class Loop:
             asking=asking.id if asking else "",
             question=question.get("text") or (asking.text if asking else ""),
             options=tuple(question.get("options") or ()),
+            literal=bool(question.get("literal")),
             reads=bool(current) and self._steps.reads(current),
         )
 

@@ -41,14 +41,16 @@ class Preemption:
 @dataclass(frozen=True)
 class Situation:
     """What an input meets. ``preemption``: what displaces the process. ``question``: of a process
-    that waits for an answer, with its ``options``; ``asking`` is its run. ``reads``: the current
-    process takes unread input (it is worked by the generator)."""
+    that waits for an answer, with its ``options``, or ``literal``: whatever is typed next answers
+    it; ``asking`` is its run. ``reads``: the current process takes unread input (it is worked by
+    the generator)."""
 
     process: ProcessView | None = None
     preemption: Preemption = Preemption()
     asking: str = ""
     question: str = ""
     options: tuple[str, ...] = ()
+    literal: bool = False
     reads: bool = False
 
 
@@ -108,6 +110,9 @@ class Scheduler:
             option = match_option(text, situation.options)
             if option is not None:
                 return Admission("answer", text=option, run=situation.asking)
+        literal = situation.literal and source.name == "typed"
+        if literal and situation.process is None:  # there is nothing that it could interrupt
+            return Admission("answer", text=text.strip(), run=situation.asking)
         answers = self._decide(text, source, situation)
         by_phase = {answer.decision.phase: answer for answer in answers}
         request = by_phase["contains_request"].probs["yes"] >= self._tau("contains_request")
@@ -123,8 +128,9 @@ class Scheduler:
                 preempts = bool(skill)
         if situation.question and not situation.options and not preempts:
             said = by_phase.get("answers")
+            answered = said is not None and said.probs["yes"] >= self._tau("answers")
             # What asks for nothing while a question is open is taken as said in answer to it.
-            if not request or (said and said.probs["yes"] >= self._tau("answers")):
+            if literal or not request or answered:
                 return Admission("answer", 0.0, answers, text.strip(), situation.asking)
         if preempts:
             return Admission("preempt", urgency, answers, interrupt=interrupt, skill=skill)

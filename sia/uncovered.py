@@ -30,17 +30,15 @@ from sia.turn import Result, Turn
 YES_NO = ("yes", "no")
 # Results of the making of a category, kept by these ordinals of one action.
 ACTION = CREATE_CATEGORY
-ROUTE, WRITTEN, TITLE, DESCRIPTION, MAY = range(5)
+ROUTE, WRITTEN, MAY, TITLE, DESCRIPTION = range(5)
 ASKABLE = ("typed",)  # sources behind which a person sits who knows what was asked
 SHOWN = ("navigate_category", "navigate_skill", "cover", "same_action")
 EARLIER = 16  # open suggestions that a request is compared with
 REVIEWED = 100  # open suggestions that are looked at again
 SEEN = "skills_seen"  # in the store: the skills that open suggestions were compared with
 
-NAME_IT = (
-    "No category covers this. What would you call this kind of request? A title and what belongs "
-    "to it, such as Travel: trips, flights and hotels; or no."
-)
+MAKE_ONE = "No category covers this. Make a new one for it?"
+NAME_IT = "A title, and what belongs to it? Such as Travel: trips, flights and hotels (or no)"
 
 
 @dataclass
@@ -105,12 +103,13 @@ class Uncovered:
             turn.results.append(Result(ACTION, WRITTEN, "generate", written))
         if written:
             return Proposal.of(written["title"], written["description"], written["id"])
-        answer = self._ask(turn, run, TITLE, NAME_IT, now)
-        title, _, words = answer.partition(":")
+        if self._ask(turn, run, MAY, MAKE_ONE, now, YES_NO) != "yes":
+            return None
+        title, _, words = self._ask(turn, run, TITLE, NAME_IT, now).partition(":")
         if _declined(title):
             return None
         if not words.strip():
-            question = f"What belongs to {title.strip()}? A few words, or no."
+            question = f"What belongs to {title.strip()}? A few words (or no)"
             words = self._ask(turn, run, DESCRIPTION, question, now)
         proposal = None if _declined(words) else Proposal.of(title, words)
         if proposal and redact(str(proposal)) != str(proposal):
@@ -133,7 +132,7 @@ class Uncovered:
         named = not self._kept(run, WRITTEN, turn)
         if named or self.yes or self.home.config.skills.create_category == "allow":
             return True
-        question = f"No category covers this. Make a new one? {proposal}"
+        question = f"{MAKE_ONE} {proposal}"
         return self._ask(turn, run, MAY, question, now, YES_NO) == "yes"
 
     def _ask(
@@ -145,15 +144,23 @@ class Uncovered:
         now: datetime,
         options: Sequence[str] = (),
     ) -> str:
-        """The answer, "no" where nobody can give one; else the run waits (Suspended)."""
+        """The answer, "no" where nobody can give one or is asked the like already; else the run
+        waits (Suspended). Without options, whatever is said next is the answer."""
         answer = self._kept(run, ordinal)
         if answer is not None:
             return answer
-        if run.source not in ASKABLE or not self.answerable():
+        others = (other.open_question.get("action") for other in self.store.runs("asking"))
+        if run.source not in ASKABLE or not self.answerable() or ACTION in others:
             return "no"
-        asking = {"action": ACTION, "ordinal": ordinal, "method": "ask", "text": question}
-        words = json.dumps({**asking, "options": list(options) or None})
-        turn.run = replace(run, status="asking", requeued=now, question=words)
+        asking = {
+            "action": ACTION,
+            "ordinal": ordinal,
+            "method": "ask",
+            "text": question,
+            "options": list(options) or None,
+            "literal": not options,
+        }
+        turn.run = replace(run, status="asking", requeued=now, question=json.dumps(asking))
         turn.after.append(asked(turn.run))
         raise Suspended
 

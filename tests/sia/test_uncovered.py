@@ -2,12 +2,18 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from semif.jsonl import read
+from sia.entries import ProcessView
 from sia.events import Asked, Notice, Routed, Said, Traced
 from sia.generator.types import TASKS
+from sia.questions import Questions
+from sia.scheduler import Scheduler
+from sia.sources import SOURCES
+from sia.uncovered import MAKE_ONE, NAME_IT
 
 ECHO = """
 def act(ctx):
@@ -80,7 +86,9 @@ def notices(rig) -> list[str]:
 def test_a_category_is_written_asked_for_made_and_gone_on_in(agent, home) -> None:
     rig = agent([TRAVEL]).start()
     run = rig.say("book a flight to Rome")
-    question = "No category covers this. Make a new one? Travel: Finds and books trips and hotels"
+    question = (
+        "No category covers this. Make a new one for it? Travel: Finds and books trips and hotels"
+    )
     assert rig.wait(Asked) == Asked(run, question, ("yes", "no"))
     assert not (home / "skills" / "travel").exists()
     rig.say("yes")
@@ -153,11 +161,13 @@ def test_confirmed_in_advance_it_is_made(agent, home) -> None:
 @pytest.mark.parametrize(
     ("answers", "made"),
     [
-        (["Trips abroad: flights and hotels"], "flights and hotels"),
-        (["Trips abroad", "hotels: flights"], "hotels: flights"),
+        (["yes", "Trips abroad: flights and hotels"], "flights and hotels"),
+        # Whatever is said is the answer, though it reads like a request.
+        (["yes", "Trips abroad", "find me a flight: or a hotel"], "find me a flight: or a hotel"),
         (["no"], ""),
-        (["Trips abroad", "nope"], ""),
-        (["!: nothing"], ""),
+        (["yes", "no"], ""),
+        (["yes", "Trips abroad", "nope"], ""),
+        (["yes", "!: nothing"], ""),
     ],
 )
 @pytest.mark.parametrize("replies", [None, ['{"id": "?"}']])  # not proven, and nothing fit
@@ -172,9 +182,9 @@ def test_the_person_names_it_where_the_generator_cannot(
         rig.say(answer)
     rig.wait(Said, run=run)
     assert rig.end() == 1
-    assert (
-        rig.asked[1:] == ["What belongs to Trips abroad? A few words, or no."][: len(answers) - 1]
-    )
+    questions = [MAKE_ONE, NAME_IT, "What belongs to Trips abroad? A few words (or no)"]
+    assert rig.asked == questions[: len(answers)]
+    assert [row["phase"] for row in rig.rows()].count("contains_request") == 1
     path = home / "skills" / "trips-abroad" / "CATEGORY.md"
     assert path.exists() == bool(made)
     if made:
@@ -188,13 +198,56 @@ def test_the_person_names_it_where_the_generator_cannot(
 def test_a_secret_is_neither_shown_to_the_generator_nor_made_a_category(agent, home) -> None:
     rig = agent([TRAVEL]).start()
     rig.say("book it with password=hunter22 please")
-    rig.wait(Asked)
+    rig.wait(Asked, text=MAKE_ONE)
+    rig.say("yes")
+    rig.wait(Asked, text=NAME_IT)
     rig.say("Trips: token=hunter22")
     rig.wait(Said)
     assert rig.end() == 1
     assert rig.generator.calls == []
     assert not list((home / "skills").glob("trips*"))
     assert "hunter22" not in (home / ".sia" / "suggestions.jsonl").read_text()
+
+
+def test_one_such_question_at_a_time_and_the_rest_is_worked_meanwhile(agent, home) -> None:
+    rig = agent(proven=frozenset()).start()
+    first = rig.say("book a flight to Rome")
+    rig.wait(Asked, run=first)
+    second = rig.say("paint the old fence")
+    rig.wait(Said, run=second)
+    rig.say("demo echo this please")
+    rig.wait(Said, text="did demo echo this please")
+    rig.say("yes")
+    rig.wait(Asked, run=first, text=NAME_IT)
+    rig.say("Travel: trips")
+    rig.wait(Said, run=first)
+    assert rig.end() == 1
+    assert rig.asked == [MAKE_ONE, NAME_IT]
+    assert [(row["kind"], row["query"]) for row in rows(home)] == [
+        ("create_category", "paint the old fence"), ("create_skill", "book a flight to Rome")
+    ]  # fmt: skip
+
+
+def test_what_interrupts_is_heard_while_a_title_is_wanted(agent, home, skill) -> None:
+    def policy(decision):
+        if decision.phase == "interrupt":
+            return "interrupt" if decision.state["input"].startswith("now") else "defer"
+        return decide(decision)
+
+    rig = agent(proven=frozenset(), decide=policy).start()
+    first = rig.say("book a flight to Rome")
+    rig.wait(Asked, run=first)
+    rig.say("yes")
+    rig.wait(Asked, run=first, text=NAME_IT)
+    situation = replace(rig.agent.loop.situation(), process=ProcessView("demo/slow", 1, "r9", ""))
+    scheduler = Scheduler(rig.decider, {}, Questions.load(), lambda: "d")
+    typed = SOURCES["typed"]
+    assert scheduler.admit("now demo echo please", typed, situation).action == "preempt"
+    told = scheduler.admit("please book me trips", typed, situation)
+    assert (told.action, told.text, told.run) == ("answer", "please book me trips", first)
+    for given in (situation, replace(situation, process=None)):
+        assert scheduler.admit("please book me trips", SOURCES["piped"], given).action != "answer"
+    assert rig.stop() == 0
 
 
 def test_what_overlaps_is_refused_and_the_request_goes_on_there(agent, home) -> None:
