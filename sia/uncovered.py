@@ -243,7 +243,7 @@ class Uncovered:
             turn.decided += [(answer, item.id) for answer in route.answers]
             if route.skill in new and route.skill != item.skill:
                 self.suggestions.mark(item.id, "covered", route.skill)
-                words = f"{route.skill} can do now what you asked for ({item.query}): "
+                words = f"{route.skill} seems to do what you asked for ({item.query}): "
                 turn.after.append(Notice(f"{words}sia suggestions run {item.id}"))
         self._see(tree)
 

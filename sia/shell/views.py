@@ -157,7 +157,7 @@ def render_suggestions(data: list[dict[str, Any]], width: int = 80, paint: Paint
         text = shorten(clean(row["query"]), width - 10)
         lines.append(f"  {paint('accent', pad(row['id'], 6))}{text}")
         if row["skill"]:
-            words = f"{row['skill']} can do it now: sia suggestions run {row['id']}"
+            words = f"{row['skill']} seems to do it: sia suggestions run {row['id']}"
         elif row["kind"] == "create_skill":
             words = f"{row['category']} has no skill for it"
         else:
