@@ -52,6 +52,25 @@ def test_later_roots_win_by_name_and_add_to_categories(write, roots):
         tree.category("none")
 
 
+def test_a_category_may_stand_without_skills(write, roots):
+    write("notes/write", CODE)
+    for root, description in zip(roots, ("Where things are.", "Parcels."), strict=True):
+        (root / "tracking").mkdir(parents=True)
+        text = f"---\nname: tracking\ndescription: {description}\n---\n"
+        (root / "tracking" / "CATEGORY.md").write_text(text)
+    holder = TreeHolder(roots)
+    assert [(c.name, len(c.skills)) for c in holder.tree.categories] == [
+        ("notes", 1), ("tracking", 0)
+    ]  # fmt: skip
+    assert holder.tree.category("tracking").description == "Parcels."
+    (roots[1] / "tracking" / "CATEGORY.md").write_text("broken")
+    tree = holder.reload()
+    assert tree.category("tracking").description == "Parcels." and len(tree.problems) == 1
+    shutil.rmtree(roots[0] / "tracking")
+    shutil.rmtree(roots[1] / "tracking")
+    assert [c.name for c in holder.reload().categories] == ["notes"]
+
+
 def test_what_is_broken_is_named_and_the_rest_loads(write, roots):
     checkout, home = roots
     write("notes/write", CODE)
@@ -186,8 +205,9 @@ def test_watch_sees_a_skill_dropped_in_broken_mended_and_removed(write, roots, w
     while not roots[1].is_dir():  # made so that it can be watched
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    dropped = write("notes/write", CODE)
+    dropped, start = write("notes/write", CODE), time.monotonic()
     tree, problems = trees.get(timeout=10)
+    assert time.monotonic() - start < 5  # 0.7 s, on a machine that has nothing else to do
     assert ids(tree) == ["notes/write"] and problems == ()
     assert holder.tree is tree
 
