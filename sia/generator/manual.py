@@ -50,7 +50,7 @@ class ManualGenerator:
         grammar: str | None = None,
     ) -> Reply:
         """What the person typed, unchanged."""
-        return self._ask(parts, cancel)
+        return self._free(parts, cancel)
 
     def compose(
         self, task: str, fields: Mapping[str, str], *, cancel: threading.Event
@@ -58,10 +58,14 @@ class ManualGenerator:
         """What the person typed, where it has the task's form; a person may add facts."""
         from sia.generator import writing
 
-        return writing.read(task, self._ask(writing.parts(task, fields), cancel))
+        return writing.read(task, self._free(writing.parts(task, fields), cancel))
 
     def close(self) -> None:
         """Nothing is held."""
+
+    def _free(self, parts: Sequence[Part], cancel: threading.Event) -> Reply:
+        """A text that is no core action."""
+        return self._ask(parts, cancel)
 
     def _ask(self, parts: Sequence[Part], cancel: threading.Event) -> Reply:
         started = time.perf_counter()

@@ -99,15 +99,8 @@ class Slot:
 class Played(ManualGenerator):
     """Free text is typed inside any tag, since a line without one is an input."""
 
-    def write(
-        self,
-        parts: Sequence[Part],
-        *,
-        max_tokens: int,
-        cancel: threading.Event,
-        grammar: str | None = None,
-    ) -> Reply:
-        reply = super().write(parts, max_tokens=max_tokens, cancel=cancel, grammar=grammar)
+    def _free(self, parts: Sequence[Part], cancel: threading.Event) -> Reply:
+        reply = super()._free(parts, cancel)
         try:
             root = parse_document(reply.text.encode("utf-8", "replace"))
         except ContextError:

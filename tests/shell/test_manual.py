@@ -88,6 +88,10 @@ def test_a_text_is_what_stands_inside_its_tag() -> None:
     played = Played(lambda cancel: "<text>I will be <b>late</b>.</text>")
     reply = played.write([Part("user", "x")], max_tokens=9, cancel=threading.Event())
     assert (reply.text, reply.finish) == ("I will be late.", "stop")
+    named = '{"id": "travel", "title": "Travel", "description": "Trips & hotels"}'
+    played = Played(lambda cancel: f"<text><![CDATA[{named}]]></text>")
+    value = played.compose("name", {"requests": "book a flight"}, cancel=threading.Event())
+    assert value == {"id": "travel", "title": "Travel", "description": "Trips & hotels"}
 
 
 CONTEXT = (
