@@ -120,6 +120,8 @@ class Tail:
         text = parts[-1].text
         try:
             root = parse_document(f"<context>{text}</context>".encode("utf-8", "replace"))
+            if not len(root):
+                raise ContextError("it has no entries")
             entries = [parse_entry(element) for element in root if element.tag != "now"]
         except SiaError:  # not a context: a text to be written
             instruction = parts[0].text if len(parts) > 1 else ""

@@ -118,10 +118,11 @@ def test_the_tail_shows_what_is_new() -> None:
     assert len(second) == 2
 
 
-def test_the_tail_of_a_writing_task_is_its_text() -> None:
-    parts = [Part("system", "Write the message."), Part("user", "tell Anna < & I am late")]
+@pytest.mark.parametrize("text", ["tell Anna < & I am late", "requests: book a flight", "<b>x</b>"])
+def test_the_tail_of_a_writing_task_is_its_text(text: str) -> None:
+    parts = [Part("system", "Write the message."), Part("user", text)]
     assert Tail(plain).show(parts, 80) == [
         "  task  Write the message.",
-        "  text  tell Anna < & I am late",
+        f"  text  {text}",
         "  answer with <text>your words</text>",
     ]
