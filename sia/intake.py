@@ -208,7 +208,8 @@ class Intake:
                     )
                 )
                 if admission.skill:  # found already; a way that its outcome may prove right
-                    way = [[admission.answers[-1].decision.id, admission.answers[-1].selected]]
+                    last = admission.answers[-1]
+                    way = [[last.decision.id, last.selected, last.decision.phase]]
                     self._store.set_meta(f"rows_{item.run}", json.dumps(way))
             case "answer":
                 return self._answer(admission, item.time)

@@ -19,7 +19,7 @@ ECHO = """
 def act(ctx):
     ctx.say(f"did {ctx.request}")
 """
-WRITERS = TASKS - {"act"}
+WRITERS = TASKS - {"act", "judge"}
 TRAVEL = '{"id": "travel", "title": "Travel", "description": "Finds and books trips and hotels"}'
 PARCELS = "tell me if my parcel was delivered"
 
