@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,10 @@ from typing import Any
 from semif.errors import DecisionError
 from semif.jsonl import iter_rows, numbered_rows
 from semif.log import Label
+from semif.measures import nll
 from semif.types import Decision, named
 
-_RANK = {"assessed": 0, "verified": 1, "human": 2}
+RANK = {"assessed": 0, "verified": 1, "human": 2}
 Report = Callable[[object], None]
 
 
@@ -60,12 +61,28 @@ class LabelledRow:
             raise DecisionError(named(row, value), "weight", f"{weight!r} is no number from 0 on")
         return cls(decision, outcome, (), str(value.get("source", "given")), float(weight))
 
+    def right(self, probs: Mapping[str, float]) -> float:
+        """What `probs`, by option id, give to the outcome, or to all options not denied."""
+        if self.outcome is not None:
+            return probs[self.outcome]
+        # As a sum over the others: 1 - p has no precision where p is near 1.
+        return sum(p for option, p in probs.items() if option not in self.not_outcomes)
+
     def to_json(self) -> dict[str, Any]:
         """A SemIf row; one without an outcome has `not_outcomes` instead."""
         known: dict[str, Any] = {"observed_outcome": self.outcome}
         if self.outcome is None:
             known = {"not_outcomes": list(self.not_outcomes)}
         return {**self.decision.to_json(), **known, "source": self.source, "weight": self.weight}
+
+
+def cost(judged: Iterable[tuple[LabelledRow, Mapping[str, float]]]) -> float | None:
+    """Mean negative log-likelihood in nats of rows with their probabilities by option id, weighted
+    by their labels: -ln p(outcome), or -ln(1 - p) of what is denied; None where nothing counts."""
+    rows = [(row.right(probs), row.weight) for row, probs in judged]
+    if not any(weight for _, weight in rows):
+        return None
+    return nll([p for p, _ in rows], [weight for _, weight in rows])
 
 
 def labelled(home: Path, report: Report) -> Iterator[LabelledRow]:
@@ -90,7 +107,7 @@ def join(
 ) -> Iterator[LabelledRow]:
     """Labelled rows in the order of `rows`; rows that no label speaks about are left out."""
     by_row: dict[str, list[Label]] = defaultdict(list)
-    for label in valid(list(labels)):
+    for label in in_force(list(labels)):
         by_row[label.row].append(label)
     for value in rows:
         id_ = value.get("id")
@@ -108,16 +125,24 @@ def join(
         report(f"labels.jsonl: the row {row} is labelled but not in decisions.jsonl")
 
 
-def valid(labels: list[Label]) -> Iterator[Label]:
-    """Labels of weight above 0 that no label of the same or a higher source supersedes."""
-    known = {label.id: label for label in labels}
-    gone = {
-        label.supersedes
-        for label in labels
-        if label.supersedes in known
-        and _RANK[label.source] >= _RANK[known[label.supersedes].source]
-    }
-    return (label for label in labels if label.weight > 0 and label.id not in gone)
+def in_force(labels: Sequence[Label]) -> list[Label]:
+    """Labels of weight above 0 that none of the same or a higher source supersedes, in order.
+
+    `labels` in order of time. A label that supersedes another takes its place; one of weight 0
+    takes it back with all it did, so that what it had superseded is in force again.
+    """
+    known = {label.id: (index, label) for index, label in enumerate(labels)}
+    gone: set[str] = set()
+    undone: set[str] = set()
+    for index, label in reversed(list(enumerate(labels))):
+        earlier, old = known.get(label.supersedes or "", (index, label))
+        if label.id in undone or earlier >= index or old.row != label.row:
+            continue
+        if RANK[label.source] >= RANK[old.source]:
+            gone.add(old.id)
+            if not label.weight:
+                undone.add(old.id)
+    return [label for label in labels if label.weight > 0 and label.id not in gone]
 
 
 def _judge(decision: Decision, labels: list[Label], report: Report) -> LabelledRow | None:
@@ -127,19 +152,18 @@ def _judge(decision: Decision, labels: list[Label], report: Report) -> LabelledR
             report(f"label {label.id}: {label.option!r} is no option of the row {label.row}")
     fitting = [label for label in labels if label.option in options]
     # Latest human, then verified, then assessed; the file is in order of time, sorting is stable.
-    ranked = sorted(reversed(fitting), key=lambda label: -_RANK[label.source])
+    ranked = sorted(reversed(fitting), key=lambda label: -RANK[label.source])
     denied: list[Label] = []
     for label in ranked:
-        if label.polarity == "not":
+        names = {other.option for other in denied}
+        if label.polarity == "is":
+            if label.option not in names:
+                return LabelledRow(decision, label.option, (), label.source, label.weight)
+        elif len(names | {label.option}) < len(options):  # something must be left to be right
             denied.append(label)
-        elif label.option not in {other.option for other in denied}:
-            return LabelledRow(decision, label.option, (), label.source, label.weight)
     if not denied:
         return None
-    return LabelledRow(
-        decision,
-        None,
-        tuple(dict.fromkeys(label.option for label in denied)),
-        denied[0].source,
-        denied[0].weight,
-    )
+    first = denied[0]
+    # The row counts as much as who says most of it: what others deny is not theirs.
+    names_of = dict.fromkeys(label.option for label in denied if label.source == first.source)
+    return LabelledRow(decision, None, tuple(names_of), first.source, first.weight)

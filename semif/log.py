@@ -6,6 +6,7 @@ correction never rewrites what was decided; the model's own pick is never one.
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from semif.errors import DecisionError
 from semif.jsonl import append
 from semif.types import Answer, converted
 
@@ -141,7 +143,10 @@ class Label(msgspec.Struct, frozen=True):
     @classmethod
     def from_json(cls, value: object, where: str) -> Label:
         """Read a row of `labels.jsonl`; DecisionError naming `where` and the field."""
-        return converted(value, cls, where)
+        label = converted(value, cls, where)
+        if not 0 <= label.weight < math.inf:
+            raise DecisionError(where, "weight", f"{label.weight} is no number from 0 on")
+        return label
 
 
 def append_labels(path: Path, labels: Iterable[Label]) -> None:

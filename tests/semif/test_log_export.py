@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 
 from semif.errors import DecisionError
-from semif.export import LabelledRow, join, labelled
+from semif.export import LabelledRow, cost, in_force, join, labelled
 from semif.jsonl import read
 from semif.log import DecisionLog, Label, append_labels, row, timestamp
 from semif.testing import ScriptedDecider
@@ -79,7 +80,10 @@ def test_labels_round_trip_with_the_weight_of_their_source(tmp_path: Path) -> No
     }
 
 
-@pytest.mark.parametrize("change", [{"source": "self"}, {"polarity": "maybe"}, {"row": 3}])
+CHANGES = [{"source": "self"}, {"polarity": "maybe"}, {"row": 3}, {"weight": -1}]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_label_by_the_model_itself_is_no_label(change: dict[str, object]) -> None:
     value = {**msgspec.to_builtins(label("a")), **change}
     with pytest.raises(DecisionError, match=r"^labels\.jsonl:1 \(l1\): "):
@@ -115,6 +119,21 @@ JOINS: list[tuple[str, list[Label], object]] = [
     ("taken back", [label("a"), label("a", polarity="not")], (None, ("a",))),
     ("asserted again", [label("a", polarity="not"), label("a")], ("a", "human", 3.0)),
     ("no such option", [label("z")], None),
+    (
+        "a lower source denies nothing at a person's weight",
+        [label("b", "verified", "not"), label("a", polarity="not")],
+        (None, ("a",)),
+    ),
+    (
+        "one option is always left: the oldest denial of the lowest source gives way",
+        [label("c", polarity="not"), label("b", polarity="not"), label("a", "verified", "not")],
+        (None, ("b", "c")),
+    ),
+    (
+        "a person who denied all of them in turn meant the last ones",
+        [label("c", polarity="not"), label("b", polarity="not"), label("a", polarity="not")],
+        (None, ("a", "b")),
+    ),
 ]
 
 
@@ -140,6 +159,64 @@ def test_a_label_can_withdraw_one_of_its_own_rank_only(answer: Answer) -> None:
     by_model = label("b", "assessed", weight=0.3, supersedes=human.id)
     assert list(join(rows, [human, by_human], print)) == []
     assert next(join(rows, [human, by_model], print)).outcome == "a"
+
+
+def chain(*steps: tuple[str, str, int | None, float]) -> list[Label]:
+    """Human labels (option, polarity, index of the one it supersedes, weight)."""
+    made: list[Label] = []
+    for option, polarity, old, weight in steps:
+        supersedes = None if old is None else made[old].id
+        made.append(label(option, polarity=polarity, weight=weight, supersedes=supersedes))
+    return made
+
+
+CHAINS: list[tuple[str, list[Label], list[int]]] = [
+    ("replaced", chain(("a", "is", None, 3), ("b", "not", 0, 3)), [1]),
+    ("replaced twice", chain(("a", "is", None, 3), ("b", "is", 0, 3), ("c", "not", 1, 3)), [2]),
+    ("taken back", chain(("a", "is", None, 3), ("a", "is", 0, 0)), []),
+    (
+        "what a label replaced is back when that is taken back",
+        chain(("a", "is", None, 3), ("b", "is", 0, 3), ("b", "is", 1, 0)),
+        [0],
+    ),
+    (
+        "taking back is taken back",
+        chain(("a", "is", None, 3), ("a", "is", 0, 0), ("a", "is", 1, 0)),
+        [0],
+    ),
+    (
+        "the earlier of two is in force again",
+        chain(("a", "is", None, 3), ("b", "is", None, 3), ("b", "is", 1, 0)),
+        [0],
+    ),
+]
+
+
+@pytest.mark.parametrize(("labels", "left"), [c[1:] for c in CHAINS], ids=[c[0] for c in CHAINS])
+def test_what_is_taken_back_never_was(labels: list[Label], left: list[int]) -> None:
+    assert in_force(labels) == [labels[i] for i in left]
+
+
+def test_only_a_label_of_the_same_row_is_superseded_and_only_by_a_later_one() -> None:
+    first = label("a")
+    other = Label.new("d2", "r1", "is", "a", "human", "ann", weight=0.0, supersedes=first.id)
+    assert in_force([first, other]) == [first]
+    last = label("b")
+    assert in_force([label("a", weight=0.0, supersedes=last.id), last]) == [last]
+
+
+def test_cost_is_the_weighted_nll(answer: Answer) -> None:
+    probs = {"a": 0.7, "b": 0.2, "c": 0.1}
+    is_b = LabelledRow(answer.decision, "b", (), "human", 3.0)
+    not_a = LabelledRow(answer.decision, None, ("a",), "verified", 1.0)
+    unproven = LabelledRow(answer.decision, "c", (), "assessed", 0.0)
+    assert cost([(is_b, probs)]) == pytest.approx(-math.log(0.2))
+    assert cost([(not_a, probs)]) == pytest.approx(-math.log(1 - 0.7))
+    both = (3 * -math.log(0.2) + 1 * -math.log(0.3)) / 4
+    assert cost([(is_b, probs), (not_a, probs), (unproven, probs)]) == pytest.approx(both)
+    assert cost([(unproven, probs)]) is None and cost([]) is None
+    sure = {"a": 1.0, "b": 0.0, "c": 1e-12}
+    assert cost([(not_a, sure)]) == pytest.approx(-math.log(1e-12))
 
 
 def test_labelled_reads_a_home_past_its_damage(tmp_path: Path, answer: Answer) -> None:
