@@ -101,6 +101,36 @@ def numbered_rows(
                 on_problem(Problem(path, number, f"{row}; {len(line)} bytes lost"))
 
 
+def read_backwards(path: Path, most: int | None = None) -> Iterator[dict[str, Any]]:
+    """The whole rows of a file, last first; a broken line is passed over. `most`: bytes of its end
+    that are read at the most."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise FileError(path, f"cannot be read: {error.strerror}") from error
+    with file:
+        end = file.seek(0, os.SEEK_END)
+        lowest, rest = max(0, end - most) if most is not None else 0, b""
+        while end > lowest:
+            begin = max(lowest, end - _BLOCK)
+            file.seek(begin)
+            # The first piece may be half a line: it waits for the block before it.
+            rest, *lines = (file.read(end - begin) + rest).split(b"\n")
+            yield from _whole(reversed(lines))
+            end = begin
+        if not lowest:
+            yield from _whole([rest])
+
+
+def _whole(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        row = parse(line) if line.strip() else ""
+        if isinstance(row, dict):
+            yield row
+
+
 def parse(line: bytes) -> dict[str, Any] | str:
     """The JSON object of a line, or why there is none."""
     # A crash can leave a run of NULs where a write was lost; a row after them is whole.

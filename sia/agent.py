@@ -24,8 +24,19 @@ from sia.brain import Brain
 from sia.budget import Budget
 from sia.calls import Services
 from sia.entries import Note, Script, Text
-from sia.errors import SOME_FAILED
-from sia.events import Emit, Ended, Event, Notice, Ready, Said, Traced, TurnEnded
+from sia.errors import SOME_FAILED, UsageError
+from sia.events import (
+    Admitted,
+    Emit,
+    Ended,
+    Event,
+    Notice,
+    Ready,
+    Routed,
+    Said,
+    Traced,
+    TurnEnded,
+)
 from sia.generator.manual import ManualGenerator
 from sia.home import Home, new_session
 from sia.inlets import Inlets
@@ -39,14 +50,15 @@ from sia.queue import Queue
 from sia.recorder import Recorder
 from sia.reminders import FIRED, Alarm, Reminders
 from sia.runs import Runs, asked
-from sia.scheduler import Admission, Scheduler
+from sia.scheduler import UNASKED, Admission, Scheduler
 from sia.scripts import Policy, ScriptLimits, Scripts, default_policy
 from sia.session import Session, last_id, lost_scripts, resume
 from sia.skills.host import WorkerPool, passed_environment
 from sia.skills.tree import TreeHolder
 from sia.steps import Steps
-from sia.store import Input, Store
+from sia.store import Input, Run, Store
 from sia.suggestions import Suggestions
+from sia.turn import Again
 from sia.uncovered import Uncovered
 
 FIRST_REPEATS = ("ls tasks", "cat user.md")
@@ -93,6 +105,9 @@ class Agent:
             self.store, home.tasks / "reminders", str(home.zone), self._reminders_changed
         )
         self.reminders.restore()
+        self._cancel_run: Callable[[Run], None] = lambda run: self.store.save_run(
+            replace(run, status="cancelled", question="", preempts=False)
+        )
         self._problems = [*problems, *(str(item) for item in self.holder.tree.problems)]
         self._alarm: Alarm | None = None
 
@@ -141,6 +156,40 @@ class Agent:
             else:
                 run = queues.raise_urgency(self.store, id, urgency)
         return queues.raised(run)
+
+    def again(self, wanted: Again) -> str:
+        """Work a request anew; its run id. A run whose place it takes is cancelled where it still
+        waits for an answer. Raises UsageError where the skill is not there or lacks something."""
+        skill = self.holder.tree.skill(wanted.skill) if wanted.skill else None
+        missing = self.holder.tree.available(skill, self.home.setting) if skill else ""
+        if missing:
+            raise UsageError(f"I cannot do that yet: {missing}")
+        now = datetime.now(UTC)
+        with self._guard, self.store.transaction():
+            old = self.store.run(wanted.instead) if wanted.instead else None
+            cancelled = old if old and old.status == "asking" else None
+            if cancelled:
+                self._cancel_run(cancelled)
+            item = Input(
+                self.store.next_id("i"), self.store.next_id("r"), "typed", wanted.text, now
+            )
+            run = Run(
+                item.run, item.source, item.text, old.urgency if old else UNASKED, now, now,
+                skill=wanted.skill,
+            )  # fmt: skip
+            self.store.save_run(run)
+            if found := wanted.result:
+                self.store.save_result(
+                    run.id, found.action, found.ordinal, found.method, found.value
+                )
+        if cancelled:
+            self.emit(Ended(cancelled.id, "cancelled"))
+        self.emit(Admitted(run.id, "run", run.text, run.urgency))
+        if run.skill:
+            self.emit(Routed(run.id, run.skill, 1.0))
+        if self.loop:
+            self.loop.deliver(Arrival(item, Admission("run", run.urgency)))
+        return run.id
 
     def close_input(self) -> None:
         """Nothing more will be submitted; the agent ends when all is done."""
@@ -317,6 +366,7 @@ class Agent:
             since=datetime.now(UTC),
         )
         steps.end_cancelled()
+        self._cancel_run = steps.cancel_run
         recorder = Recorder(self.home, self.store, session, decisions)
         with self._guard:
             queue = Queue(self.store, config.queue.rate, self.now())

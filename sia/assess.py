@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from semif.export import valid
+from semif.export import in_force
 from semif.log import Label
 from sia.redact import redact
 from sia.store import RunVerdict
@@ -127,7 +127,7 @@ def agreement(verdicts: Iterable[RunVerdict], given: Iterable[Label]) -> tuple[i
     for verdict in verdicts:
         known.append(verdict)
         (assessed if verdict.source == "assessed" else settled)[verdict.run] = verdict.success
-    human = [label for label in valid(list(given)) if label.source == "human"]
+    human = [label for label in in_force(given) if label.source == "human"]
     settled |= _human(known, human)
     compared = assessed.keys() & settled.keys()
     return sum(assessed[run] == settled[run] for run in compared), len(compared)

@@ -65,6 +65,11 @@ class Home:
         return self.state / "suggestions.jsonl"
 
     @property
+    def skipped(self) -> Path:
+        """Decisions that a person looked at in ``sia review`` and had nothing to say about."""
+        return self.state / "skipped.jsonl"
+
+    @property
     def scripts(self) -> Path:
         return self.state / "scripts"
 

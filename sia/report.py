@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -44,8 +44,7 @@ from sia.skills.tree import Tree, UnknownSkill
 from sia.store import Run, Store
 from sia.suggestions import load as load_suggestions
 
-BLOCK = 1 << 16  # bytes of a log's end read at a time
-TAIL_LIMIT = 1 << 23  # and at most
+TAIL_LIMIT = 1 << 23  # bytes of a log's end that are read at the most
 LOOK_BACK = 200  # rows
 # The option whose probability is compared with the phase's threshold.
 GATES = {
@@ -426,29 +425,8 @@ def why(home: Home, limit: int = 8, run: str | None = None) -> list[dict[str, An
 
 
 def _rows_backwards(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole rows at the end of a log, last first; a torn one is passed over."""
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        return
-    with file:
-        end = file.seek(0, os.SEEK_END)
-        lowest, rest = max(0, end - TAIL_LIMIT), b""
-        while end > lowest:
-            begin = max(lowest, end - BLOCK)
-            file.seek(begin)
-            # The first piece may be half a line: it waits for the block before it.
-            rest, *lines = (file.read(end - begin) + rest).split(b"\n")
-            yield from _parsed(reversed(lines))
-            end = begin
-        if not lowest:
-            yield from _parsed([rest])
-
-
-def _parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        row = jsonl.parse(line) if line.strip() else ""
-        if isinstance(row, dict) and isinstance(row.get("predicted_probs"), dict):
+    for row in jsonl.read_backwards(path, TAIL_LIMIT):
+        if isinstance(row.get("predicted_probs"), dict):
             yield row
 
 

@@ -351,6 +351,14 @@ class Store:
         )
         return (rows[0][0], rows[0][1], json.loads(rows[0][2])) if rows else None
 
+    def results(self, run: str) -> list[tuple[str, int, str, Any]]:
+        """(action, ordinal, method, value) of every call of a run that is done."""
+        rows = self._rows(
+            "SELECT action, ordinal, method, value FROM results WHERE run = ? AND status = 'done'",
+            run,
+        )
+        return [(*row[:3], json.loads(row[3])) for row in rows]
+
     def save_result(
         self, run: str, action: str, ordinal: int, method: str, value: Any, status: str = "done"
     ) -> None:

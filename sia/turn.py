@@ -24,6 +24,17 @@ class Result:
     value: Any
 
 
+@dataclass(frozen=True)
+class Again:
+    """A request to be worked anew as a person corrected it: by ``skill``, with one call's
+    ``result`` known in advance. ``instead``: the run whose place it takes."""
+
+    text: str
+    skill: str = ""
+    instead: str = ""
+    result: Result | None = None
+
+
 @dataclass
 class Turn:
     """run: the process as it stands now. decided: (answer, id of what it was made from), the first

@@ -3,7 +3,8 @@
 A client sends ``{"input": text}`` and hears ``Kept`` and the events of that run, or
 ``{"attach": true}`` and hears everything; ``{"queue": "drop", "run": id}`` or ``{"queue": "raise",
 "run": id, "urgency": 0.9}`` is answered by one ``Notice``, of level error when it was refused.
-Events are ``{"event": name, ...fields}``.
+``{"again": {...}}`` has a request worked anew (see ``sia.turn.Again``). Events are
+``{"event": name, ...fields}``.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ from pathlib import Path
 from queue import Queue
 from typing import TYPE_CHECKING, Any, get_args
 
+import msgspec
+
 from sia.errors import SiaError, Unavailable
 from sia.events import Admitted, Ended, Event, Kept, Notice
 from sia.sockets import short
 from sia.store import OPEN
+from sia.turn import Again
 
 if TYPE_CHECKING:
     from sia.agent import Agent
@@ -91,6 +95,8 @@ class _Client(socketserver.StreamRequestHandler):
                         self._submit(item["input"], runs)
                     if "queue" in item:
                         self._tell(self._change_queue(item))
+                    if "again" in item:
+                        self._again(item["again"], runs)
                 elif everything or getattr(item, "run", None) in runs:
                     self._tell(item)
                     if isinstance(item, Admitted) and item.to and not everything:
@@ -120,6 +126,15 @@ class _Client(socketserver.StreamRequestHandler):
         except SiaError as error:
             return Notice(str(error), "error")
         return Notice('expected {"queue": "drop" or "raise", "run": id, "urgency": n}', "error")
+
+    def _again(self, value: object, runs: set[str]) -> None:
+        try:
+            run = self.server.agent.again(msgspec.convert(value, Again))
+        except (SiaError, msgspec.ValidationError) as error:
+            self._tell(Admitted("", "reject", "", reason=f"not run again: {error}"))
+            return
+        runs.add(run)
+        self._tell(Kept(run))
 
     def _tell(self, event: Event) -> None:
         # A client that went away may have sent inputs before, which are still to be taken.

@@ -26,6 +26,9 @@ COMMANDS = {
     "context": "the last context, with tokens per section",
     "history": "the iterations on disk",
     "config": "every setting, and where it came from",
+    "decisions": "the logged decisions, with the ids of their rows and their labels",
+    "correct": "say which option of a logged decision is right, or with --not, wrong",
+    "review": "name what is right of the least certain decisions, one key each",
     "admit": "what would be decided about an input; nothing is done",
     "route": "which skill would be chosen for a request; nothing is done",
     "dream": "learn from what was logged, prove it, and take it up",
@@ -76,12 +79,23 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--listen", action="store_true",
                      help="read no input; work for the socket and the clock until ended")
     run.add_argument("text", nargs="*", help="one request")
-    for name in COMMANDS.keys() - {"run", "attach", "queue", "setup", "rollback", "service"}:
+    for name in COMMANDS.keys() - {"run", "attach", "queue", "setup", "rollback", "service",
+                                   "correct", "review"}:
         subs[name].add_argument("--json", action="store_true", help="print JSON")
     subs["history"].add_argument("--session", help="only this session")
     subs["history"].add_argument("--limit", type=_positive, default=20, metavar="N",
                                  help="how many, newest last")
     _queue_arguments(subs["queue"], common)
+    for name, limit in (("decisions", 20), ("review", 50)):
+        subs[name].add_argument("--phase", help="only this phase, such as navigate_category")
+        subs[name].add_argument("--limit", type=_positive, default=limit, metavar="N",
+                                help=f"how many (default {limit})")
+    subs["decisions"].add_argument("--run", metavar="ID", help="only this run, such as r118")
+    correct = subs["correct"]
+    correct.add_argument("row", metavar="ROW", help="the decision's id; sia decisions lists them")
+    correct.add_argument("option", metavar="OPTION", help="the id of one of its options")
+    correct.add_argument("--not", dest="no", action="store_true",
+                         help="the option is wrong; which one is right is not said")
     for name in ("admit", "route"):
         subs[name].add_argument("text", nargs="*", metavar="TEXT")
         subs[name].add_argument("--file", type=Path, help="a file of lines, - for standard input")
@@ -206,6 +220,10 @@ def main(arguments: Sequence[str], make: Make | None = None) -> int:
         from sia.cli.setup import run as set_up
 
         return set_up(options, home_folder(options))
+    if options.command in ("decisions", "correct", "review"):
+        from sia.cli import label
+
+        return label.run(options, home_folder(options))
     if options.command == "service":
         from sia.cli.service import service
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from sia.agent import Agent
+from sia.cli.aside import Aside
 from sia.cli.reader import Reader
 from sia.entries import ILLEGAL
 from sia.errors import SOME_FAILED
@@ -66,13 +67,29 @@ class PlainOutput:
 
 
 class Lines(Reader):
-    """Submits each line of standard input; the agent ends after the last."""
+    """Submits each line of standard input but corrections; the agent ends after the last."""
 
-    def __init__(self, agent: Agent, fd: int, source: str, refuse: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        fd: int,
+        source: str,
+        note: Callable[[str], None],
+        refuse: Callable[[str], None],
+    ) -> None:
         self._store = agent.store
+        self._aside = Aside(
+            agent.home,
+            agent.store,
+            lambda: agent.holder.tree,
+            note,
+            lambda text: agent.submit(text, source),
+            agent.again,
+        )
+        agent.listen(self._aside)
         super().__init__(
             fd,
-            lambda text: agent.submit(text, source),
+            self._aside.take,
             refuse,
             agent.close_input,
             lambda: agent.stop(SOME_FAILED),
@@ -80,6 +97,10 @@ class Lines(Reader):
             agent.store.meta(PARTIAL).encode("latin-1"),
             self._keep_rest,
         )
+
+    def stop(self) -> None:
+        self._aside.stop()
+        super().stop()
 
     def _keep_rest(self, rest: bytes) -> None:
         if rest:

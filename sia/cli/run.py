@@ -137,7 +137,7 @@ def _plain(home: Home, options: argparse.Namespace, text: str, fd: int | None, m
         elif not options.listen:
             if os.isatty(fd):
                 output.note("sia: reading requests from the terminal, one a line; Ctrl-D ends")
-            reader = Lines(agent, fd, "piped", refuse)
+            reader = Lines(agent, fd, "piped", output.note, refuse)
         try:
             if reader:
                 reader.start()

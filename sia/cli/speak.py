@@ -7,13 +7,19 @@ import sys
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from sia import home as homes
+from sia.cli.aside import Aside
 from sia.cli.plain import PlainOutput
 from sia.cli.reader import Reader, standard_input
 from sia.errors import DONE, SOME_FAILED, UNAVAILABLE, Unavailable, UsageError
 from sia.events import Admitted, Asked, Ended, Event, Kept, Notice, Said
 from sia.home import Home
+from sia.skills import tree
+from sia.store import Store
 from sia.wire import GONE, Connection
 
 
@@ -120,10 +126,10 @@ class _Attached:
         self._own: set[str] = set()
         self.undecided, self.ended, self.refused = 0, False, False
 
-    def send(self, text: str) -> None:
+    def send(self, **message: Any) -> None:
         with self._lock:
             self.undecided += 1
-        self._connection.send(input=text)
+        self._connection.send(**message)
 
     def refuse(self, reason: str) -> None:
         self.refused = True
@@ -165,15 +171,28 @@ def attach(folder: Path) -> int:
     fd = standard_input()
     if fd is None:
         raise UsageError("sia attach needs a standard input")
-    with closing(Connection(home.socket)) as connection:
+    with (
+        closing(Connection(home.socket)) as connection,
+        closing(Store.look(home.database)) as store,
+    ):
         connection.send(attach=True)
         attached = _Attached(connection, output)
-        reader = Reader(fd, attached.send, attached.refuse, attached.end, connection.leave)
+        aside = Aside(
+            home,
+            store,
+            lambda: tree.load(home.skill_roots),
+            output.note,
+            lambda text: attached.send(input=text),
+            lambda wanted: attached.send(again=msgspec.to_builtins(wanted)),
+        )
+        reader = Reader(fd, aside.take, attached.refuse, attached.end, connection.leave)
         reader.start()
         for event in connection.events():
             attached.hear(event)
+            aside(event)
             if output.gone:
                 break
+        aside.stop()
         reader.stop()
     if output.gone or (attached.ended and not attached.undecided):
         return SOME_FAILED if attached.refused else DONE

@@ -1,4 +1,5 @@
-"""The commands typed with a slash: they look, or change the queue, and never wait for a model."""
+"""The commands typed with a slash: they look, change the queue or correct what was decided, and
+never wait for a model."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ from prompt_toolkit.document import Document
 from sia import report
 from sia.errors import SiaError, UsageError
 from sia.home import Home
+from sia.shell.menu import COMMANDS as CORRECTIONS
+from sia.shell.menu import Menu
 from sia.shell.text import Paint, clean, columns, shorten
 from sia.shell.views import paragraph
 from sia.store import Store
@@ -28,6 +31,7 @@ COMMANDS = {
     "/skills": "what it can do; /skills NAME tells more",
     "/suggestions": "what was asked for and no skill covers",
     "/why": "the last decisions, with their probabilities",
+    **CORRECTIONS,
     "/context": "what the agent saw last, and how much room it takes",
     "/quit": "end; what waits goes on at the next start",
 }
@@ -53,6 +57,7 @@ class Commands:
     home: Home
     store: Store
     agent: Agent
+    menu: Menu
     paint: Paint
     width: Callable[[], int]
 
@@ -62,6 +67,8 @@ class Commands:
         name = ALIASES.get(name, name)
         if name == "/quit":
             return None
+        if name in CORRECTIONS:
+            return self.menu.start(name, words)
         shows = {
             "/help": self._help,
             "/status": self._status,

@@ -18,7 +18,7 @@ from semif.errors import SemifError
 from sia import report
 from sia.context import parse_document, parse_entry
 from sia.errors import DONE, INTERRUPTED, SiaError
-from sia.events import Asked, Notice
+from sia.events import Asked, Ended, Event, Notice
 from sia.generator.types import Part
 from sia.home import Home
 from sia.redact import redact
@@ -27,11 +27,13 @@ from sia.shell import Make, Prepare
 from sia.shell.commands import Commands, ShellCompleter, is_command
 from sia.shell.feed import Feed, Item, Stray
 from sia.shell.manual import TAGS, Played, Slot, Tail, closed
+from sia.shell.menu import Menu, summary
 from sia.shell.standing import Standing, look
 from sia.shell.terminal import Entered, Fragments, open_screen
 from sia.shell.text import clean, paint_for
-from sia.shell.transcript import EXAMPLE, Transcript
+from sia.shell.transcript import ASK, EXAMPLE, PROMPT, Transcript
 from sia.store import Store
+from sia.turn import Again
 
 if TYPE_CHECKING:
     from sia.agent import Options
@@ -60,18 +62,29 @@ class Shell:
         self._store = Store(home.database)
         completer = ShellCompleter(
             skills=lambda: [skill.id for skill in self._agent.holder.tree.skills],
-            options=lambda: self._standing.options,
+            options=lambda: self._menu.options or self._standing.options,
             tags=lambda: TAGS if self._standing.wanted else (),
         )
         line = self._store.meta(TYPED_LINE)
         self._screen = open_screen(self, home.state / "history", completer, line)
         self._transcript = Transcript(self._paint, self._screen.width, self._request_of)
-        self._commands = Commands(home, self._store, self._agent, self._paint, self._screen.width)
+        self._menu = Menu(
+            home,
+            self._store,
+            lambda: self._agent.holder.tree,
+            self._again,
+            self._paint,
+            self._screen.width,
+        )
+        self._commands = Commands(
+            home, self._store, self._agent, self._menu, self._paint, self._screen.width
+        )
         self._standing = Standing()
         self._thread = threading.Thread(target=self._work, name="agent", daemon=True)
         self._code = DONE
         self._error: BaseException | None = None
         self._ending = self._quit = self._abandoned = self._typed = False
+        self._hinted = False  # how a decision is corrected was told
         self._interrupted_at = float("-inf")
         self._allowed: set[str] = set()  # commands that repeat
 
@@ -168,11 +181,23 @@ class Shell:
 
     def _take(self, items: Sequence[Item]) -> None:
         """Show what came in."""
-        blocks = [item() if callable(item) else self._transcript.event(item) for item in items]
+        blocks = [item() if callable(item) else self._event(item) for item in items]
         text = "".join(blocks)
         if text:
             self._write(text)
         self._look()
+
+    def _event(self, event: Event) -> str:
+        """The block of an event, and below a request that is over the decisions that mattered."""
+        self._menu.hear(event)
+        block = self._transcript.event(event)
+        if isinstance(event, Ended) and event.status != "cancelled":
+            made = self._menu.decisions(event.run)
+            line = summary(made, self._screen.width(), self._paint, not self._hinted)
+            if line:
+                self._hinted = True
+                block += self._transcript.decided(event.run, line)
+        return block
 
     def _write(self, text: str) -> None:
         try:
@@ -208,7 +233,8 @@ class Shell:
         return found.text if found else ""
 
     def prompt(self) -> str:
-        return self._standing.prompt()
+        asked = self._menu.prompt
+        return f"{ASK}{asked} {PROMPT}" if asked else self._standing.prompt()
 
     def placeholder(self) -> str:
         return "" if self._typed or self._standing.question else EXAMPLE
@@ -221,19 +247,20 @@ class Shell:
     def entered(self, text: str) -> Entered:
         words = text.strip()
         if not words:
+            self._leave_menu()
             return "taken"
         if words.startswith("<") and self._reply.waiting:
             return self._replied(text, words)
         self._echo(words)
         if is_command(words):
             self._command(words)
-        elif not self._approved(words):
+        elif not self._chosen(words) and not self._approved(words):
             self._submit(words)
         return "taken"
 
     def _echo(self, words: str) -> None:
         self._typed = True
-        echo = self._transcript.typed(self._standing.prompt(), words)
+        echo = self._transcript.typed(self.prompt(), words)
         if not self._screen.echoes:
             self._say(echo)
 
@@ -252,6 +279,25 @@ class Shell:
         else:
             self._write(self._transcript.ready(shown))
 
+    def _chosen(self, words: str) -> bool:
+        """Whether the words answered the question of a correction."""
+        shown = self._menu.answer(words)
+        if shown:
+            self._write(self._transcript.ready(shown))
+        return shown is not None
+
+    def _leave_menu(self) -> bool:
+        if not self._menu.options:
+            return False
+        self._say(self._transcript.ready(self._menu.leave()))
+        return True
+
+    def _again(self, wanted: Again) -> None:
+        try:
+            self._agent.again(wanted)
+        except sqlite3.ProgrammingError:  # the agent has just closed its store
+            self._say(self._transcript.note("not run again: the agent has ended"))
+
     def _approved(self, words: str) -> bool:
         option = match_option(words, YES_NO) if self._approval.waiting else None
         return option is not None and self._approval.give(option)
@@ -267,6 +313,8 @@ class Shell:
 
     def interrupted(self, empty: bool) -> None:
         now = time.monotonic()
+        if empty and self._leave_menu():
+            return
         if empty and now - self._interrupted_at < TWICE:
             self._leave()
             return

@@ -67,6 +67,10 @@ class Transcript:
         self._group = ""
         return self._block(text.split("\n"))
 
+    def decided(self, run: str, line: str) -> str:
+        """How a run that is over was decided; laid out already."""
+        return self._about(run, [line])
+
     # events
 
     def event(self, event: Event) -> str:
@@ -87,10 +91,10 @@ class Transcript:
                 if action == "ignore":
                     del self._requests[run]
                 return block
-            case Routed(run, skill, p):
+            case Routed(run, skill):
                 self._skills[run] = skill
                 name = "no skill covers this" if skill == "-" else skill
-                return self._about(run, self._lines(f"{name} · {p:.2f}", "dim"))
+                return self._about(run, self._lines(name, "dim"))
             case Ended(run, status, text):
                 return self._ended(run, status, text)
             case Notice(text, level):

@@ -16,13 +16,18 @@ from pathlib import Path
 from queue import Queue
 from types import SimpleNamespace
 
+from semif.log import DecisionLog
+from semif.testing import ScriptedDecider
+from semif.types import Decision, Option
 from sia.errors import ConfigError
 from sia.events import Admitted, Asked, Ended, Event, Notice, Ready, Routed, Said, TurnEnded
 from sia.generator.types import Part
 from sia.home import Home, open_home
+from sia.questions import Questions
 from sia.scripts import Cancel
 from sia.skills.tree import TreeHolder
 from sia.store import Run, Store
+from sia.turn import Again
 
 ESCAPES = "plain \x1b[31mred\x1b[0m \x1b]0;owned\x07 \x9b2J end"
 
@@ -85,7 +90,34 @@ class DoubleAgent:
     def _do_thanks(self, run: str, text: str) -> None:
         self.emit(Admitted(run, "ignore", text, 0.1))
 
+    def again(self, wanted: Again) -> str:
+        run = self.submit(f"again {wanted.skill}", "typed")
+        self.emit(Routed(run, wanted.skill, 1.0))
+        return run
+
+    def _do_again(self, run: str, text: str) -> None:
+        self.emit(Said(run, f"again by {text.split()[1]}"))
+
+    def _decided(self, run: str, text: str, skill: str, **phases: dict[str, float]) -> None:
+        """Rows of decisions, and the run that they led to."""
+        now = datetime.now(UTC)
+        self.store.save_run(Run(run, "typed", text, 0.4, now, now, status="done", skill=skill))
+        questions = Questions.load()
+        for phase, probs in phases.items():
+            options = tuple(Option(name, f"About {name}.") for name in probs)
+            question = questions.phases[phase]["question"]
+            decision = Decision(f"{run}{phase}", phase, {"input": text}, question, options)
+            answers = ScriptedDecider(lambda _, probs=probs: dict(probs)).decide([decision])
+            DecisionLog(self.home.decisions).append(answers, run)
+
     def _do_remind(self, run: str, text: str) -> None:
+        self._decided(
+            run,
+            text,
+            "reminders/set",
+            navigate_category={"reminders": 0.97, "notes": 0.02, "create_category": 0.01},
+            navigate_skill={"set": 0.93, "list": 0.05, "create_skill": 0.02},
+        )
         self.emit(Admitted(run, "run", text, 0.4))
         self.emit(Routed(run, "reminders/set", 0.931))
         self.emit(
@@ -124,7 +156,7 @@ class DoubleAgent:
         self.emit(Said(run, ESCAPES))
         self.emit(Notice(ESCAPES, "warning"))
 
-    def _do_again(self, run: str, text: str) -> None:
+    def _do_repeated(self, run: str, text: str) -> None:
         self.emit(Said(run, "Reminder: feed the cat", again=True))
 
     def _do_restart(self, run: str, text: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from semif.jsonl import read
 from sia.store import Store
 
 BURST_LINE = re.compile(r"^│ line (\d+) of the burst$", re.MULTILINE)
@@ -40,15 +41,70 @@ def test_a_request_its_route_and_its_answer_stand_together(shell) -> None:
     shell.until(lambda: shell.prompt_line() == "›", "no prompt")
     lines = shell.shown()
     at = lines.index("› remind me to feed the cat tomorrow at 9")
-    assert lines[at - 1 : at + 4] == [
+    assert lines[at - 1 : at + 5] == [
         "",
         "› remind me to feed the cat tomorrow at 9",
-        "  reminders/set · 0.93",
+        "  reminders/set",
         "│ I will remind you tomorrow, Tuesday 1 December, at 09:00: feed the cat.",
+        "  reminders 0.97 › set 0.93  /right or /wrong?",
         "›",
     ]
     shell.enter("thanks, that was great")
     shell.wait("  noted, nothing to do")
+
+
+def test_the_decisions_of_a_request_are_corrected_in_a_few_keys(shell, home: Path) -> None:
+    shell.enter("remind me to feed the cat tomorrow at 9")
+    shell.wait("set 0.93  /right or /wrong?")
+    shell.enter("/right")
+    shell.wait("  right: reminders, set · /undo takes it back")
+    shell.enter("/undo")
+    shell.wait("  taken back: category reminders, skill set")
+    shell.enter("/wrong")
+    shell.wait("? What was wrong?  remind me to feed the cat")
+    shell.until(lambda: shell.prompt_line() == "? 1-2 ›", "no answer is asked for")
+    shell.enter("2")
+    shell.wait("? Which skill handles this request?  not set (0.93)")
+    shell.type("li")
+    shell.until(lambda: "list" in [line.strip() for line in shell.shown()], "not offered")
+    shell.type("\t")
+    shell.until(lambda: shell.prompt_line() == "? 0-2 › list", "not completed")
+    shell.type("\r")
+    shell.wait("? Run it again with reminders/list?")
+    shell.until(lambda: shell.prompt_line() == "? yes/no ›", "no answer is asked for")
+    shell.enter("y")
+    shell.wait("│ again by reminders/list")
+    shell.until(lambda: shell.prompt_line() == "›", "the menu is still open")
+    labels = read(home / ".sia" / "labels.jsonl").rows
+    assert [(label["option"], label["weight"]) for label in labels] == [
+        *(("reminders", 3.0), ("set", 3.0), ("reminders", 0.0), ("set", 0.0)),
+        ("list", 3.0),
+    ]
+
+
+def test_a_menu_is_left_by_enter_by_ctrl_c_and_by_saying_something_else(shell, home: Path) -> None:
+    shell.enter("remind me to feed the cat")
+    shell.wait("/right or /wrong?")
+    for number, key in enumerate(("\r", "\x03"), start=1):
+        shell.enter("/wrong")
+        shell.until(lambda: shell.prompt_line() == "? 1-2 ›", "no answer is asked for")
+        shell.type(key)
+        shell.until(lambda n=number: shell.text().count("  left as it is") == n, "not left")
+        shell.until(lambda: shell.prompt_line() == "›", "still asked")
+    shell.enter("/wrong")
+    shell.until(lambda: shell.prompt_line() == "? 1-2 ›", "no answer is asked for")
+    shell.enter("hello you")
+    shell.wait("│ heard: hello you")
+    assert "Ctrl-C again quits" not in shell.text()
+    assert not (home / ".sia" / "labels.jsonl").exists()
+
+
+def test_only_the_first_sure_decision_says_how_it_is_corrected(shell) -> None:
+    shell.enter("remind me to feed the cat")
+    shell.wait("reminders 0.97 › set 0.93  /right or /wrong?")
+    shell.enter("remind me of that too")
+    shell.until(lambda: shell.text().count("set 0.93") == 2, "no second summary")
+    assert shell.text().count("/right or /wrong?") == 1
 
 
 def test_thousands_of_lines_leave_the_typed_line_intact_and_lose_nothing(shell) -> None:
@@ -103,7 +159,7 @@ def test_a_failure_says_what_failed_once(shell) -> None:
 
 
 def test_a_repeated_message_is_marked(shell) -> None:
-    shell.enter("again")
+    shell.enter("repeated")
     shell.wait("│ (again) Reminder: feed the cat")
 
 

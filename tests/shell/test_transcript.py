@@ -19,7 +19,7 @@ def test_one_request_needs_no_repeating(transcript: Transcript) -> None:
     transcript.sent("r5", "tidy up")
     for event in (Routed("r5", "files/organize", 0.9), Said("r5", "Done."), Ended("r5", "done")):
         blocks.append(transcript.event(event))
-    assert "".join(blocks) == "› tidy up\n  files/organize · 0.90\n│ Done.\n"
+    assert "".join(blocks) == "› tidy up\n  files/organize\n│ Done.\n"
 
 
 def test_an_answer_that_comes_later_names_its_request(transcript: Transcript) -> None:
@@ -82,7 +82,7 @@ def test_a_failure_names_what_failed(transcript: Transcript) -> None:
 
 def test_what_no_skill_covers_says_so_once(transcript: Transcript) -> None:
     transcript.sent("r5", "x")
-    assert transcript.event(Routed("r5", "-", 0.6)) == "  no skill covers this · 0.60\n"
+    assert transcript.event(Routed("r5", "-", 0.6)) == "  no skill covers this\n"
     transcript.event(Said("r5", "I have no skill for that."))
     assert transcript.event(Ended("r5", "failed", "I have no skill for that.")) == ""
 

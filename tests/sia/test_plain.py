@@ -24,7 +24,7 @@ def feed(make, skill):
     def feed(*pieces: bytes):
         rig, refused = make(), []
         read, write = os.pipe()
-        lines = Lines(rig.agent, read, "piped", refused.append)
+        lines = Lines(rig.agent, read, "piped", print, refused.append)
         lines.start()
         for piece in pieces:
             with open(os.dup(write), "wb") as file:
@@ -62,7 +62,7 @@ def test_the_line_being_typed_survives_a_restart(make, skill) -> None:
     whole = "echo größe\n".encode()
     rig = make()
     read, write = os.pipe()
-    lines = Lines(rig.agent, read, "piped", print)
+    lines = Lines(rig.agent, read, "piped", print, print)
     lines.start()
     os.write(write, whole[:8])  # ends with half a character
     rig.until(lambda: rig.agent.store.meta("partial_input"))
@@ -71,7 +71,7 @@ def test_the_line_being_typed_survives_a_restart(make, skill) -> None:
     os.write(write, whole[8:])
     os.close(write)
     again = make()
-    Lines(again.agent, read, "piped", print).start()
+    Lines(again.agent, read, "piped", print, print).start()
     assert again.start().joined() == 0
     assert again.said == ["did echo größe"]
     os.close(read)
@@ -80,7 +80,7 @@ def test_the_line_being_typed_survives_a_restart(make, skill) -> None:
 def test_lines_that_cannot_be_kept_end_the_agent_and_say_why(make) -> None:
     rig = make()
     read, write = os.pipe()
-    lines = Lines(rig.agent, read, "piped", print)
+    lines = Lines(rig.agent, read, "piped", print, print)
     lines.start()
     rig.start().wait(Ready)
     rig.until(rig.agent.loop.idle)
