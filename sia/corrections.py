@@ -308,8 +308,9 @@ def again(
             above = [other for other in made if other.phase == "navigate_category"]
             tried = [id for other in above for id in (other.taken, *map(_id, other.options))]
             ids = [f"{category}/{option}" for category in tried if f"{category}/{option}" in skills]
+            # A namesake in another category stood among other skills than these.
             offered = {other.id for other in choice.options}
-            ids = [id for id in ids if _siblings(id, skills) <= offered][:1]
+            ids = sorted(ids, key=lambda id: -len(_siblings(id, skills) & offered))[:1]
         case "cover" if option == "yes" and isinstance(choice.state, dict):
             ids = [str(choice.state.get("skill", "")).partition(":")[0]]
         case "read_next":

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import sys
 import termios
@@ -31,6 +32,7 @@ KEYS = "123456789abcdefghijklmoprtvwxyz"  # for the options; the other letters d
 BAR = 16  # cells
 NAME_ROOM = 32
 ESCAPE, END = "\x1b", "\x04"
+SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.)")
 
 
 def run(options: argparse.Namespace, folder: Path) -> int:
@@ -96,7 +98,7 @@ def _json(choice: Choice, label: Label | None) -> dict[str, Any]:
         "state": choice.state,
         "question": choice.question,
         "selected": choice.taken,
-        "options": [asdict(option) for option in choice.options],
+        "options": [{**asdict(option), "p": round(option.p, 4)} for option in choice.options],
         "label": said,
     }
 
@@ -248,9 +250,7 @@ def _keys(fd: int) -> Iterator[Callable[[], str]]:
                 return ""
             if not data:
                 return ""
-            text = data.decode("utf-8", "replace")
-            if len(text) == 1 or not text.startswith(ESCAPE):
-                waiting.extend(text.casefold())
+            waiting.extend(SEQUENCE.sub("", data.decode("utf-8", "replace")).casefold())
         return waiting.pop(0)
 
     before = termios.tcgetattr(fd)

@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sia.corrections import Choice, Corrections, Offered, again, choices, last_run
+from sia.corrections import (
+    NAVIGATES,
+    Choice,
+    Corrections,
+    Offered,
+    again,
+    choices,
+    find,
+    last_run,
+)
 from sia.errors import SiaError
 from sia.events import Admitted, Ended, Event, Routed
 from sia.home import Home
@@ -38,7 +47,6 @@ NOTHING = {
     "create_skill": "no skill",
     "none": "none of these",
 }
-NEITHER = "none of the above"
 UNSURE = 0.6  # a probability below it is not dimmed
 NAME_ROOM = 28  # cells of an option's name
 LIST_MOST = 20
@@ -130,7 +138,8 @@ class Menu:
             return ""
         if self._step.names == ("yes", "no"):
             return "yes/no"
-        return f"{'0' if self._step.zero else '1'}-{len(self._step.names)}"
+        first, last = "0" if self._step.zero else "1", str(len(self._step.names))
+        return first if first == last else f"{first}-{last}"
 
     def start(self, command: str, words: Sequence[str]) -> str:
         """What a command shows. words: another run than the last."""
@@ -141,7 +150,7 @@ class Menu:
             run = words[0] if words else self._last or last_run(self._home)
             made = self.decisions(run)
             if not made:
-                which = f"about {clean(run)}" if words else "yet"
+                which = f"about {clean(run)}" if run else "yet"
                 return self._line(f"nothing was decided {which}", "warning")
             return self._right(made) if command == "/right" else self._wrong(made)
         except SiaError as error:
@@ -191,14 +200,15 @@ class Menu:
         return self._line(f"taken back: {', '.join(said)}")
 
     def _phase(self, row: str) -> str:
-        from sia.corrections import find
-
         try:
             return find(self._home, row).phase
         except SiaError:
             return ""
 
     def _right(self, made: Sequence[Choice]) -> str:
+        run = self._store.run(made[0].run)
+        if run and run.status in ("waiting", "running"):
+            return self._line("it is not done yet; say so when you see what came of it", "warning")
         led = [choice for choice in made if choice.led]
         if not led:
             return self._line("nothing in it can be called right; /wrong names what is", "warning")
@@ -210,7 +220,7 @@ class Menu:
 
     def _words(self, choice: Choice) -> str:
         name = name_of(choice, choice.option(choice.taken))
-        if choice.phase in ("navigate_category", "navigate_skill", "read_next"):
+        if choice.argument or choice.phase in NAVIGATES:
             return name
         return f"{PHASES.get(choice.phase, choice.phase)} {name}"
 
@@ -241,12 +251,17 @@ class Menu:
             for option in others
         ]
         names = tuple(name for _, name, _, _ in rows)
-        self._step = _Step(names, lambda number: self._named(choice, others, number, made), True)
+        # Of yes and no, what is not the one is the other.
+        several = len(others) > 1 or choice.argument or choice.phase in NAVIGATES
+        self._step = _Step(
+            names, lambda number: self._named(choice, others, number, made), zero=several
+        )
         about = f"not {taken} ({choice.option(choice.taken).p:.2f})"
         foot = "Enter leaves it as it is"
         if len(rows) > LIST_MOST:
             foot = f"{len(rows) - LIST_MOST} less likely ones by their name; {foot}"
-        return self._list(clean(choice.question), about, rows[:LIST_MOST], foot, NEITHER)
+        zero = f"just not {taken}" if several else ""
+        return self._list(clean(choice.question), about, rows[:LIST_MOST], foot, zero)
 
     def _named(
         self, choice: Choice, others: Sequence[Offered], number: int, made: Sequence[Choice]
@@ -274,6 +289,7 @@ class Menu:
             ("yes", "no"), lambda number: self._work(way) if number == 1 else self.leave()
         )
         by = name_of(choice, right) if choice.argument else way.skill
+        by = "" if right.id in NOTHING else by
         question = self._question(f"Run it again{f' with {clean(by)}' if by else ''}?", "")
         return f"{noted}\n{question}\n{self._line('yes · no')}"
 

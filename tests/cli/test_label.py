@@ -108,7 +108,8 @@ def test_decisions_are_listed_with_what_is_said_of_them(
     for arguments in (("--phase", "urgency"), ("--run", "r1")):
         sia(opened, "decisions", *arguments, "--json")
         (row,) = json.loads(capsys.readouterr().out)
-        assert (row["id"], row["selected"], row["state"]) == ("d1", "low", {"input": "feed the cat"})
+        assert (row["id"], row["selected"]) == ("d1", "low")
+        assert row["state"] == {"input": "feed the cat"}
         assert row["label"] == {"polarity": "is", "option": "high", "source": "human"}
         assert row["options"][0] == {"id": "low", "description": "About low.", "p": 0.6}
     sia(opened, "decisions", "--limit", "1", "--json")
@@ -184,12 +185,10 @@ def test_keys_come_one_by_one_and_arrows_are_passed_over() -> None:
     master, slave = pty.openpty()
     try:
         with _keys(slave) as key:
-            os.write(master, b"1S")
-            assert [key(), key()] == ["1", "s"]
-            os.write(master, b"\x1b[A")
-            os.write(master, b"")
-            while os.get_blocking(slave) and False:
-                pass
+            os.write(master, b"1S\x1b[A\x1bOP\x1b[15~\xc3\xa4q")
+            assert [key() for _ in range(4)] == ["1", "s", "ä", "q"]
+            os.write(master, b"\x1b")
+            assert key() == "\x1b"
     finally:
         os.close(master)
         os.close(slave)
@@ -228,7 +227,7 @@ def test_corrections_among_piped_lines_wait_for_what_they_are_about(cli, opened:
     assert any(line.startswith("  right: a request yes, demo, echo ·") for line in notes)
     assert any(line.startswith("  taken back: a request yes") for line in notes)
     assert "? What was wrong?  echo me" in notes
-    assert sum(line == "   0  none of the above" for line in notes) == 2
+    assert "   0  just not echo" in notes and "   0  just not demo" in notes
     rows = [(polarity, option) for _, polarity, option, _ in said(opened)]
     assert rows[-1] == ("not", "demo") and len(rows) == 2
     (first, second) = labelled(opened.folder, pytest.fail)
@@ -251,7 +250,6 @@ def test_corrections_over_the_socket(cli, opened: Home) -> None:
     attached.stdin.write(b"two\n/right\n")
     attached.stdin.flush()
     assert attached.stdout.readline() == b"So two\n"
-    attached.stdin.close()
-    assert attached.wait(20) == 0
-    assert (b"Run it again with demo/ask?") in attached.stderr.read()
-    assert [(polarity, option) for _, polarity, option, _ in said(opened)] == [("is", "ask")]
+    _, notes = attached.communicate(timeout=20)
+    assert attached.returncode == 0 and b"Run it again with demo/ask?" in notes
+    assert [option for _, _, option, _ in said(opened)][:1] == ["ask"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -126,7 +127,7 @@ def test_wrong_asks_which_decision_then_what_is_right_then_works_it_again(
         "? Which read_next?  not Anna Karenina (0.51)",
         "   1  Anna Berg␛[31m, girlfriend  0.40",
         "   2  none of these               0.09",
-        "   0  none of the above",
+        "   0  just not Anna Karenina",
         "  Enter leaves it as it is",
     ]
     assert menu.prompt == "0-2" and said(opened) == []
@@ -197,6 +198,19 @@ def test_which_request_is_meant(menu: Menu, opened: Home, store: Store, mail: No
     assert menu.start("/wrong", []).startswith("? What was wrong?")
     assert menu.start("/right", ["r2"]).startswith("  right: a request no")
     assert menu.start("/right", ["r77"]) == "  nothing was decided about r77"
+
+
+@pytest.mark.usefixtures("mail")
+def test_what_is_not_done_cannot_be_right_yet_but_wrong(
+    menu: Menu, opened: Home, store: Store
+) -> None:
+    store.save_run(replace(store.run("r1"), status="running"))
+    assert menu.start("/right", []).startswith("  it is not done yet")
+    menu.start("/wrong", [])
+    menu.answer("4")
+    assert menu.prompt == "1"
+    assert menu.answer("1") == "  noted: no, not yes · /undo takes it back"
+    assert said(opened) == [("d1", "is", "no")]
 
 
 def test_before_anything_was_decided(menu: Menu) -> None:
