@@ -12,7 +12,6 @@ from typing import Any
 from semif.errors import DecisionError
 from semif.jsonl import iter_rows, numbered_rows
 from semif.log import Label
-from semif.measures import nll
 from semif.types import Decision, named
 
 RANK = {"assessed": 0, "verified": 1, "human": 2}
@@ -74,15 +73,6 @@ class LabelledRow:
         if self.outcome is None:
             known = {"not_outcomes": list(self.not_outcomes)}
         return {**self.decision.to_json(), **known, "source": self.source, "weight": self.weight}
-
-
-def cost(judged: Iterable[tuple[LabelledRow, Mapping[str, float]]]) -> float | None:
-    """Mean negative log-likelihood in nats of rows with their probabilities by option id, weighted
-    by their labels: -ln p(outcome), or -ln(1 - p) of what is denied; None where nothing counts."""
-    rows = [(row.right(probs), row.weight) for row, probs in judged]
-    if not any(weight for _, weight in rows):
-        return None
-    return nll([p for p, _ in rows], [weight for _, weight in rows])
 
 
 def labelled(home: Path, report: Report) -> Iterator[LabelledRow]:

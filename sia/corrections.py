@@ -316,8 +316,8 @@ def again(
         case "read_next":
             known = [
                 Result(action, ordinal, method, option)
-                for action, ordinal, method, value in store.results(run.id)
-                if method == "choose" and value == choice.taken
+                for action, ordinal, method, status, value in store.results(run.id)
+                if method == "choose" and status == "done" and value == choice.taken
             ]
             if len(known) != 1 or run.skill not in skills:
                 return []

@@ -235,7 +235,7 @@ class _Work:
         found = self._store.results(self.run.id)
         return any(
             method == "confirm" and value is True and action in self.skill.actions
-            for action, method, _, value in found
+            for action, _, method, _, value in found
         )
 
     # the action
@@ -384,10 +384,10 @@ class _Work:
         found = self._store.results(self.run.id)
         before += [
             f"predicted: {value['selected']} ({value['p']:.2f})"
-            for action, method, _, value in found
+            for action, _, method, _, value in found
             if (action, method) == (PREDICT, PREDICT)
         ]
-        said = [value for _, method, _, value in found if method == "say" and value]
+        said = [value for _, _, method, _, value in found if method == "say" and value]
         fields = {
             "request": redact(self.run.text),
             "skill": f"{self.skill.id}: {self.skill.description}",
@@ -490,5 +490,5 @@ class _Work:
         """Whether the run has done something to the world, or may have."""
         return any(
             method not in HARMLESS or status != "done"
-            for _, method, status, _ in self._store.results(self.run.id)
+            for _, _, method, status, _ in self._store.results(self.run.id)
         )

@@ -351,14 +351,6 @@ class Store:
         )
         return (rows[0][0], rows[0][1], json.loads(rows[0][2])) if rows else None
 
-    def results(self, run: str) -> list[tuple[str, int, str, Any]]:
-        """(action, ordinal, method, value) of every call of a run that is done."""
-        rows = self._rows(
-            "SELECT action, ordinal, method, value FROM results WHERE run = ? AND status = 'done'",
-            run,
-        )
-        return [(*row[:3], json.loads(row[3])) for row in rows]
-
     def save_result(
         self, run: str, action: str, ordinal: int, method: str, value: Any, status: str = "done"
     ) -> None:
@@ -374,14 +366,14 @@ class Store:
         sql = "SELECT 1 FROM results WHERE run = ? AND method = 'confirm' AND value = 'true'"
         return bool(self._rows(sql, run))
 
-    def results(self, run: str) -> list[tuple[str, str, str, Any]]:
-        """(action, method, status, value) of all calls of a run, in no order of time."""
+    def results(self, run: str) -> list[tuple[str, int, str, str, Any]]:
+        """(action, ordinal, method, status, value) of all calls of a run, in no order of time."""
         rows = self._rows(
-            "SELECT action, method, status, value FROM results WHERE run = ? "
+            "SELECT action, ordinal, method, status, value FROM results WHERE run = ? "
             "ORDER BY action, ordinal",
             run,
         )
-        return [(*row[:3], json.loads(row[3])) for row in rows]
+        return [(*row[:4], json.loads(row[4])) for row in rows]
 
     def drop_results(self, run: str, action: str | None = None) -> None:
         """Of one action, or all of the run."""

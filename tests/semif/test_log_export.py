@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from semif.errors import DecisionError
-from semif.export import LabelledRow, cost, in_force, join, labelled
+from semif.export import LabelledRow, in_force, join, labelled
 from semif.jsonl import read
 from semif.log import DecisionLog, Label, append_labels, row, timestamp
+from semif.measuring.evaluate import cost
 from semif.testing import ScriptedDecider
 from semif.types import Answer, Decision
 

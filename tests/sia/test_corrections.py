@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from semif.export import cost, labelled
+from semif.export import labelled
 from semif.jsonl import read
 from semif.log import DecisionLog, Label, append_labels
+from semif.measuring.evaluate import cost
 from semif.testing import ScriptedDecider
 from semif.types import Decision, Option
 from sia import corrections

@@ -14,7 +14,6 @@ from semif.errors import FileError
 from sia import home as homes
 from sia.errors import ConfigError, Unavailable
 from sia.events import Admitted, Asked, Ended, Kept, Notice, Routed, Said
-from sia.generator.testing import until_cancelled
 from sia.machine import Machine
 from sia.store import Run
 from sia.wire import Connection, Server, from_json, to_json
@@ -356,3 +355,51 @@ def test_figures_are_read_and_never_invented(tmp_path) -> None:
     assert machine.figures(now, None, 0).gpu == 42
     (card / "gpu_busy_percent").write_text("busy")
     assert machine.figures(now, None, 0).gpu is None
+
+
+CHOOSE = """
+def act(ctx):
+    who = ctx.choose("Who?", [("anna", "Anna"), ("berta", "Berta")])
+    ctx.say(f"{ctx.request}: {who} {ctx.ask('How many?', ['one', 'two'])}")
+"""
+
+
+def test_a_request_is_worked_again_with_what_a_person_chose(serve, client, skill) -> None:
+    skill("pick", CHOOSE)
+    rig = serve()
+    rig.say("pick one")
+    rig.wait(Asked)
+    mine = client(rig)
+    known = {"action": "act", "ordinal": 1, "method": "choose", "value": "berta"}
+    again = {"text": "pick one", "skill": "demo/pick", "instead": "r1", "result": known}
+    mine.connection.send(again=again)
+    run = mine.wait(Kept).run
+    rig.until(lambda: rig.agent.store.run(run).status == "asking")
+    assert rig.agent.store.run("r1").status == "cancelled"  # nobody is asked twice
+    assert rig.wait(Ended, run="r1").status == "cancelled"
+    mine.connection.send(input="two")
+    assert mine.wait(Said).text == "pick one: berta two"
+    # Found by a person, it was navigated by none.
+    assert [row["run"] for row in rig.rows() if row["phase"].startswith("navigate")] == ["r1"] * 2
+
+
+@pytest.mark.parametrize(
+    ("again", "words"),
+    [
+        ({"text": "x", "skill": "demo/gone"}, "there is no skill 'demo/gone'"),
+        ({"skill": "demo/pick"}, "missing required field `text`"),
+        ("pick", "Expected `object`, got `str`"),
+        ({"text": 3}, "Expected `str`, got `int`"),
+    ],
+)
+def test_what_cannot_be_worked_again_is_refused_in_a_line(
+    serve, client, skill, again: Any, words: str
+) -> None:
+    skill("pick", CHOOSE)
+    rig = serve()
+    mine = client(rig)
+    mine.connection.send(again=again)
+    refused = mine.wait(Admitted)
+    assert (refused.run, refused.action) == ("", "reject")
+    assert words in refused.reason and "\n" not in refused.reason
+    assert rig.agent.store.runs() == []
