@@ -50,7 +50,7 @@ from sia.queue import Queue
 from sia.recorder import Recorder
 from sia.reminders import FIRED, Alarm, Reminders
 from sia.runs import Runs, asked
-from sia.scheduler import UNASKED, Admission, Scheduler
+from sia.scheduler import Admission, Scheduler
 from sia.scripts import Policy, ScriptLimits, Scripts, default_policy
 from sia.session import Session, last_id, lost_scripts, resume
 from sia.skills.host import WorkerPool, passed_environment
@@ -64,6 +64,7 @@ from sia.uncovered import Uncovered
 FIRST_REPEATS = ("ls tasks", "cat user.md")
 FIGURES_TOKENS = 200  # figures, process and queue, measured generously
 LATE_SECONDS = 120
+AGAIN_URGENCY = 0.5  # of what was taken for no request, and is worked on a person's word
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,7 @@ class Agent:
                 self.store.next_id("i"), self.store.next_id("r"), "typed", wanted.text, now
             )
             run = Run(
-                item.run, item.source, item.text, old.urgency if old else UNASKED, now, now,
+                item.run, item.source, item.text, old.urgency if old else AGAIN_URGENCY, now, now,
                 skill=wanted.skill,
             )  # fmt: skip
             self.store.save_run(run)
