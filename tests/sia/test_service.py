@@ -14,6 +14,7 @@ from semif.errors import FileError
 from sia import home as homes
 from sia.errors import ConfigError, Unavailable
 from sia.events import Admitted, Asked, Ended, Kept, Notice, Routed, Said
+from sia.generator.testing import until_cancelled
 from sia.machine import Machine
 from sia.store import Run
 from sia.wire import Connection, Server, from_json, to_json
