@@ -60,15 +60,6 @@ def orders(readout: str) -> tuple[Order, ...]:
     return (_reversed, _turned) if readout == "letters" else (_reversed,)
 
 
-def cost(judged: Iterable[tuple[LabelledRow, Mapping[str, float]]]) -> float | None:
-    """Mean negative log-likelihood in nats of rows with their probabilities by option id, weighted
-    by their labels: -ln p(outcome), or -ln(1 - p) of what is denied; None where nothing counts."""
-    rows = [(row.right(probs), row.weight) for row, probs in judged]
-    if not any(weight for _, weight in rows):
-        return None
-    return measures.nll([p for p, _ in rows], [weight for _, weight in rows])
-
-
 def evaluate(
     decider: Decider,
     entries: Sequence[Entry[LabelledRow]],

@@ -57,10 +57,9 @@ def brier(probs: Sequence[Sequence[float]], right: Sequence[int]) -> float:
     return float(np.mean(errors))
 
 
-def nll(right: Sequence[float], weights: Sequence[float] | None = None) -> float:
-    """Mean negative log of the probability given to what was observed, in nats; `weights`: how
-    much each counts, from 0 on."""
-    return float(np.average(-np.log(np.maximum(right, _EPS)), weights=weights))
+def nll(right: Sequence[float]) -> float:
+    """Mean negative log of the probability given to what was observed, in nats."""
+    return float(-np.log(np.maximum(right, _EPS)).mean())
 
 
 def balanced_accuracy(selected: Sequence[str], observed: Sequence[str]) -> float:

@@ -46,11 +46,9 @@ class Said:
     ) -> Said:
         selected = max(probs, key=lambda id_: probs[id_])
         if row.outcome is None:
-            p = 1 - sum(probs[id_] for id_ in row.not_outcomes)
             brier = sum(probs[id_] ** 2 for id_ in row.not_outcomes)
             right = selected not in row.not_outcomes
         else:
-            p = probs[row.outcome]
             brier = sum((q - (id_ == row.outcome)) ** 2 for id_, q in probs.items())
             right = selected == row.outcome
         return cls(
@@ -58,7 +56,7 @@ class Said:
             phase=row.decision.phase,
             text=text,
             weight=row.weight,
-            loss=float(-np.log(max(p, _EPS))),
+            loss=float(-np.log(max(row.right(probs), _EPS))),
             brier=float(brier),
             right=right,
             top=probs[selected],

@@ -15,7 +15,7 @@ from semif.errors import DecisionError
 from semif.export import LabelledRow, in_force, join, labelled
 from semif.jsonl import read
 from semif.log import DecisionLog, Label, append_labels, row, timestamp
-from semif.measuring.evaluate import cost
+from semif.measuring.paired import Said, cost
 from semif.testing import ScriptedDecider
 from semif.types import Answer, Decision
 
@@ -211,13 +211,17 @@ def test_cost_is_the_weighted_nll(answer: Answer) -> None:
     is_b = LabelledRow(answer.decision, "b", (), "human", 3.0)
     not_a = LabelledRow(answer.decision, None, ("a",), "verified", 1.0)
     unproven = LabelledRow(answer.decision, "c", (), "assessed", 0.0)
-    assert cost([(is_b, probs)]) == pytest.approx(-math.log(0.2))
-    assert cost([(not_a, probs)]) == pytest.approx(-math.log(1 - 0.7))
+
+    def nll(*rows: LabelledRow, probs: dict[str, float] = probs) -> float:
+        said = [Said.of(row, probs, f"text {number}") for number, row in enumerate(rows)]
+        return cost(said)["nll"]["mean"]
+
+    assert nll(is_b) == pytest.approx(-math.log(0.2))
+    assert nll(not_a) == pytest.approx(-math.log(1 - 0.7))
     both = (3 * -math.log(0.2) + 1 * -math.log(0.3)) / 4
-    assert cost([(is_b, probs), (not_a, probs), (unproven, probs)]) == pytest.approx(both)
-    assert cost([(unproven, probs)]) is None and cost([]) is None
+    assert nll(is_b, not_a, unproven) == pytest.approx(both)
     sure = {"a": 1.0, "b": 0.0, "c": 1e-12}
-    assert cost([(not_a, sure)]) == pytest.approx(-math.log(1e-12))
+    assert nll(not_a, probs=sure) == pytest.approx(-math.log(1e-12))
 
 
 def test_labelled_reads_a_home_past_its_damage(tmp_path: Path, answer: Answer) -> None:

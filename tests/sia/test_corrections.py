@@ -12,7 +12,7 @@ import pytest
 from semif.export import labelled
 from semif.jsonl import read
 from semif.log import DecisionLog, Label, append_labels
-from semif.measuring.evaluate import cost
+from semif.measuring.paired import Said, cost
 from semif.testing import ScriptedDecider
 from semif.types import Decision, Option
 from sia import corrections
@@ -124,11 +124,11 @@ def test_a_correction_names_the_right_one_and_the_cost_follows(home: Home, store
     append_labels(home.labels, [Label.new("d5", "r1", "not", "anna-k", "verified", "email")])
     probs = {"anna-k": 0.7, "anna-b": 0.2, "none": 0.1}
     (row,) = labelled(home.folder, pytest.fail)
-    assert cost([(row, probs)]) == pytest.approx(-math.log(1 - 0.7), rel=1e-6)
+    assert cost([Said.of(row, probs, "")])["nll"]["mean"] == pytest.approx(-math.log(1 - 0.7))
     Corrections(home).name(find(home, "d5"), "anna-b")
     (row,) = labelled(home.folder, pytest.fail)
     assert (row.outcome, row.source, row.weight) == ("anna-b", "human", 3.0)
-    assert cost([(row, probs)]) == pytest.approx(-math.log(0.2), rel=1e-6)
+    assert cost([Said.of(row, probs, "")])["nll"]["mean"] == pytest.approx(-math.log(0.2))
 
 
 def test_undo_takes_back_what_was_said_at_once_and_appends(home: Home, store: Store) -> None:
