@@ -210,7 +210,6 @@ def test_cost_is_the_weighted_nll(answer: Answer) -> None:
     probs = {"a": 0.7, "b": 0.2, "c": 0.1}
     is_b = LabelledRow(answer.decision, "b", (), "human", 3.0)
     not_a = LabelledRow(answer.decision, None, ("a",), "verified", 1.0)
-    unproven = LabelledRow(answer.decision, "c", (), "assessed", 0.0)
 
     def nll(*rows: LabelledRow, probs: dict[str, float] = probs) -> float:
         said = [Said.of(row, probs, f"text {number}") for number, row in enumerate(rows)]
@@ -219,7 +218,7 @@ def test_cost_is_the_weighted_nll(answer: Answer) -> None:
     assert nll(is_b) == pytest.approx(-math.log(0.2))
     assert nll(not_a) == pytest.approx(-math.log(1 - 0.7))
     both = (3 * -math.log(0.2) + 1 * -math.log(0.3)) / 4
-    assert nll(is_b, not_a, unproven) == pytest.approx(both)
+    assert nll(is_b, not_a) == pytest.approx(both)
     sure = {"a": 1.0, "b": 0.0, "c": 1e-12}
     assert nll(not_a, probs=sure) == pytest.approx(-math.log(1e-12))
 
