@@ -18,13 +18,13 @@ from semif.log import DecisionLog
 from semif.revision import Registry
 from sia import brain as models
 from sia import queue as queues
-from sia import record
+from sia import record, trial
 from sia.account import Prices
 from sia.brain import Brain
 from sia.budget import Budget
 from sia.calls import Services
 from sia.entries import Note, Script, Text
-from sia.errors import SOME_FAILED, UsageError
+from sia.errors import RESTART, SOME_FAILED, UsageError
 from sia.events import (
     Admitted,
     Emit,
@@ -240,6 +240,7 @@ class Agent:
         self.holder.watch(self._stop_watch, self._skills_changed)
         self._alarm = Alarm(self._next_due, self._ring, self.loop.fail)
         self._alarm.start()
+        trial.watch(Registry(self.home.revisions), self._stop_watch, self._swapped)
         self._intake.start()
         self._inlets.start()
         self.emit(Ready(self.brain.decide.revision))
@@ -385,7 +386,7 @@ class Agent:
                 self._intake.close()
             if self._early_stop is not None:
                 self.loop.stop(self._early_stop)
-        Registry(self.home.revisions).confirm()
+        trial.end(Registry(self.home.revisions), brain.decide, self.loop.probe)
 
     def _budget(self, brain: Brain) -> Budget:
         config = self.home.config
@@ -418,6 +419,11 @@ class Agent:
             for line in path.read_text("utf-8", "replace").splitlines():
                 self.emit(Notice(f"a new revision was put back: {line}", "warning"))
             path.unlink()
+
+    def _swapped(self, id: str) -> None:
+        """Another revision was pinned: take it up after this turn; what runs goes on with it."""
+        self.emit(Notice(f"SIA starts again with revision {id}"))
+        self.stop(RESTART)
 
     def _reminders_changed(self) -> None:
         if self._alarm:

@@ -80,6 +80,12 @@ class Loop:
         self._record(turn, iteration, arrivals)
         self._follow(turn)
 
+    def probe(self) -> None:
+        """A turn without a process: the context is rebuilt and recorded, and nothing is done."""
+        turn = Turn(run=None)
+        self._record(turn, self._rebuild(turn, []), [])
+        self._follow(turn)
+
     # before the turn
 
     def _wait(self) -> bool:

@@ -20,6 +20,7 @@ from semif.measuring.evaluate import Advance, evaluate, orders
 from semif.measuring.paired import Said
 from semif.revision import Revision
 from semif.rows import data_sha256, golden, golden_data, normal_text
+from semif.types import Decider
 
 TIMED = 40  # decisions asked of both sides in turns
 FILE = "golden.json"
@@ -119,15 +120,15 @@ class Examiner:
         return times
 
 
-def smoke(engine: Engine, said: Sequence[Said], rows: Sequence[LabelledRow], count: int) -> bool:
-    """Whether a revision still says what stands beside it, on some rows of the golden set."""
-    step = max(1, len(rows) // count)
-    some = rows[::step][:count]
-    known = {row.id: row.selected for row in said}
-    answers = engine.decide([row.decision for row in some])
-    same = [answer.selected == known.get(answer.decision.id) for answer in answers]
-    # One close call may fall otherwise on another machine.
-    return statistics.fmean(same) >= 0.9
+def same(decider: Decider, kept: Path, rows: Sequence[LabelledRow], count: int) -> float:
+    """Of ``count`` golden rows, the share that is decided as ``kept``, a revision's file, says."""
+    whole = json.loads(kept.read_bytes())
+    known = {row["id"]: row["selected"] for row in whole["rows"]}
+    some = [row for row in rows if row.decision.id in known]
+    some = some[:: max(1, len(some) // count)][:count]
+    answers = decider.decide([row.decision for row in some])
+    hits = [answer.selected == known[answer.decision.id] for answer in answers]
+    return statistics.fmean(hits) if hits else 0.0
 
 
 def _refuse(problem: object) -> None:

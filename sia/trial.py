@@ -1,0 +1,69 @@
+"""A revision on trial: it must load, still say what stands beside it, and take a whole turn.
+
+What fails here ends the program, and ``restart.sh`` puts the parent back.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from semif.errors import ModelError
+from semif.revision import Registry
+from semif.types import Decider
+
+ROWS = 12  # of the golden set
+
+
+def end(registry: Registry, decider: Decider, turn: Callable[[], None]) -> None:
+    """End the trial of the pinned revision, if it is on one. ``turn`` takes a turn and records it.
+
+    Raises ModelError when the revision does not say what it said when it was proven.
+    """
+    if (id_ := registry.pending()) is None:
+        return
+    # A server may decide instead, with a revision of its own.
+    if decider.revision == id_:
+        _smoke(registry.folder / id_, decider)
+    turn()
+    registry.confirm()
+
+
+def _smoke(folder: Path, decider: Decider) -> None:
+    from semif.rows import golden
+    from sia.dream.measured import FILE, same
+
+    if not (folder / FILE).exists():  # made by hand, and never measured
+        return
+    share = same(decider, folder / FILE, golden(), ROWS)
+    if share < 0.9:  # one close call may fall otherwise on another machine
+        raise ModelError(
+            f"revision {folder.name} decides {share:.0%} of {ROWS} golden rows as it did when it "
+            "was proven; it is not taken up"
+        )
+
+
+def watch(
+    registry: Registry, stop_event: threading.Event, on_swap: Callable[[str], None]
+) -> threading.Thread:
+    """Calls ``on_swap`` with the id when another revision is pinned, on a thread of its own."""
+    pinned = registry.current().id
+
+    def look() -> None:
+        from watchfiles import watch as changes
+
+        registry.folder.mkdir(parents=True, exist_ok=True)
+        folder = registry.folder
+        for _ in changes(folder, stop_event=stop_event, recursive=False, yield_on_timeout=False):
+            try:
+                id_ = registry.current().id
+            except ModelError:
+                continue  # half written or damaged: the next start says so
+            if id_ != pinned:
+                on_swap(id_)
+                return
+
+    thread = threading.Thread(target=look, name="revisions", daemon=True)
+    thread.start()
+    return thread
