@@ -48,7 +48,7 @@ from sia.prompt import system_text
 from sia.questions import Questions
 from sia.queue import Queue
 from sia.recorder import Recorder
-from sia.reminders import FIRED, Alarm, Reminders
+from sia.reminders import Alarm, Reminders
 from sia.runs import Runs, asked
 from sia.scheduler import Admission, Scheduler
 from sia.scripts import Policy, ScriptLimits, Scripts, default_policy
@@ -63,7 +63,6 @@ from sia.uncovered import Uncovered
 
 FIRST_REPEATS = ("ls tasks", "cat user.md")
 FIGURES_TOKENS = 200  # figures, process and queue, measured generously
-LATE_SECONDS = 120
 AGAIN_URGENCY = 0.5  # of what was taken for no request, and is worked on a person's word
 
 
@@ -306,9 +305,7 @@ class Agent:
             on_change=self._scripts_over.put,
         )
 
-    def _build(
-        self, brain: Brain, session: Session, pool: WorkerPool, scripts: Scripts
-    ) -> None:
+    def _build(self, brain: Brain, session: Session, pool: WorkerPool, scripts: Scripts) -> None:
         known = [state.id for state in scripts.adopt()]
         lost_scripts(session, lambda id: (self.home.scripts / id / "script.json").exists())
         if session.n == 0:
@@ -437,13 +434,9 @@ class Agent:
         """Say what is due: kept first, then handed to the context, then shown."""
         now = self.now()
         for reminder in self.reminders.due(now):
-            text = f"Reminder: {reminder.text}"
-            if (now - reminder.due).total_seconds() > LATE_SECONDS:
-                from sia.times import words
-
-                text += f" (it was due {words(reminder.due, now)})"
             with self.store.transaction():
-                if not self.reminders.set_status(reminder.id, FIRED):
+                text = self.reminders.ring(reminder, now)
+                if not text:
                     continue
                 run = self.store.next_id("r")
                 number = self.store.add_message(run, text)

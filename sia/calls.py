@@ -10,21 +10,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 from semif.errors import DecisionError
 from semif.types import Answer, Decider, Decision, Option
-from sia import questions
+from sia import questions, repeats
 from sia.account import Account, Prices
 from sia.errors import OverLimit
 from sia.events import Ended, Notice
 from sia.generator.types import Generator, GeneratorError, GeneratorUnavailable, Unfit, Usage
 from sia.questions import Questions, View
 from sia.redact import redact
-from sia.reminders import CANCELLED, Reminders
+from sia.reminders import CANCELLED, Reminders, utc_now
 from sia.skills.api import Failed
-from sia.skills.calls import Suspended, opened
+from sia.skills.calls import Suspended, opened, reminder_json
 from sia.skills.manifest import Manifest
 from sia.skills.tree import Tree
 from sia.sources import SOURCES
@@ -32,6 +32,7 @@ from sia.store import Run, Store
 from sia.turn import Result, Turn
 
 ASKED_SHOWN = 200  # characters of a request inside a question
+RUNG = timedelta(hours=12)  # how long after a reminder went off it can be snoozed
 
 
 class OverBudget(Exception):
@@ -244,18 +245,24 @@ class Calls:
 
     # reminders, skills, displaced runs
 
-    def _call_remind(self, ordinal: int, due: str, text: str) -> str:
+    def _call_remind(self, ordinal: int, due: str, text: str, repeat: str, timer: bool) -> str:
+        moment = datetime.fromisoformat(due)
+        try:
+            rule = repeats.check(repeat) if repeat else ""
+        except ValueError as error:
+            raise Failed(str(error), "text") from None
         # Committed at once with its result, so that a crash in between sets no second one.
         with self._services.store.transaction():
-            id = self._services.reminders.add(datetime.fromisoformat(due), text, self._run.id)
+            id = self._services.reminders.add(moment, text, self._run.id, rule, timer)
             self._services.store.save_result(self._run.id, self._action, ordinal, "remind", id)
         return id
 
-    def _call_reminders(self, ordinal: int) -> list[dict[str, str]]:
-        return [
-            {"id": item.id, "due": item.due.isoformat(), "text": item.text, "status": item.status}
-            for item in self._services.reminders.waiting()
-        ]
+    def _call_reminders(self, ordinal: int) -> list[dict[str, Any]]:
+        return [reminder_json(item) for item in self._services.reminders.waiting()]
+
+    def _call_rung(self, ordinal: int) -> list[dict[str, Any]]:
+        since = utc_now() - RUNG
+        return [reminder_json(item) for item in self._services.reminders.rung(since)]
 
     def _call_cancel_reminder(self, ordinal: int, id: str) -> bool:
         with self._services.store.transaction():

@@ -37,7 +37,7 @@ from sia.turn import Result, Turn
 LOOK_SECONDS = 10.0  # for observe and verify
 UPDATES = 3  # times a run may begin anew with an updated request
 OBSERVE, PREDICT, ASSESS, VERIFY = "observe", "predict", "assess", "verify"
-LOOKS = frozenset({"reminders", "skills", "interrupted"})  # the calls that change nothing
+LOOKS = frozenset({"reminders", "rung", "skills", "interrupted"})  # the calls that change nothing
 # What leaves the world as it was; the rest are effects, by whatever name.
 HARMLESS = LOOKS | {"say", "ask", "confirm", "choose", "generate", OBSERVE, PREDICT, ASSESS}
 SEEN = (OBSERVE, 0)  # where the observations of a run are kept

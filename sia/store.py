@@ -13,7 +13,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS runs (
   status TEXT NOT NULL, skill TEXT NOT NULL, step INTEGER NOT NULL, turns INTEGER NOT NULL,
   state TEXT NOT NULL, question TEXT NOT NULL, preempts INTEGER NOT NULL,
   displaced_by TEXT NOT NULL, outcome TEXT NOT NULL, seconds REAL NOT NULL,
-  answered TEXT NOT NULL, spent TEXT NOT NULL DEFAULT '{}') WITHOUT ROWID;
+  answered TEXT NOT NULL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS runs_status ON runs (status);
 CREATE TABLE IF NOT EXISTS results (
   run TEXT NOT NULL, action TEXT NOT NULL, ordinal INTEGER NOT NULL, method TEXT NOT NULL,
@@ -52,7 +52,18 @@ CREATE TABLE IF NOT EXISTS reminders (
   id TEXT PRIMARY KEY, due TEXT NOT NULL, zone TEXT NOT NULL, text TEXT NOT NULL,
   status TEXT NOT NULL, run TEXT NOT NULL) WITHOUT ROWID;
 """
-VERSION = "1"
+# From each version to the next, in order; a new database takes all of these steps too.
+MIGRATIONS = (
+    # 2: what a run has spent of its budget
+    "ALTER TABLE runs ADD COLUMN spent TEXT NOT NULL DEFAULT '{}'",
+    # 3: repeat rules; timers (boot and seconds since it); when a reminder last went off
+    """
+ALTER TABLE reminders ADD COLUMN repeat TEXT NOT NULL DEFAULT '';
+ALTER TABLE reminders ADD COLUMN timer TEXT NOT NULL DEFAULT '';
+ALTER TABLE reminders ADD COLUMN rang TEXT NOT NULL DEFAULT '';
+""",
+)
+VERSION = str(1 + len(MIGRATIONS))
 OPEN = ("waiting", "running", "asking")
 
 
@@ -166,10 +177,6 @@ def _open(path: Path, problems: list[str]) -> sqlite3.Connection:
         return _connect(path, check=False)
 
 
-def _has_spent(db: sqlite3.Connection) -> bool:
-    return any(row[1] == "spent" for row in db.execute("PRAGMA table_info(runs)"))
-
-
 def _connect(path: Path, check: bool) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
     try:
@@ -178,10 +185,7 @@ def _connect(path: Path, check: bool) -> sqlite3.Connection:
         if check and db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise sqlite3.DatabaseError("quick_check failed")
         db.executescript(SCHEMA)
-        if not _has_spent(db):  # of a version that knew no budgets
-            db.execute("ALTER TABLE runs ADD COLUMN spent TEXT NOT NULL DEFAULT '{}'")
-        db.execute("INSERT OR IGNORE INTO meta VALUES ('schema', ?)", (VERSION,))
-        (found,) = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+        found = _migrate(db)
     except BaseException:
         db.close()
         raise
@@ -190,6 +194,23 @@ def _connect(path: Path, check: bool) -> sqlite3.Connection:
         raise ConfigError(f"{path} has schema {found}, this program knows {VERSION}: upgrade")
     path.chmod(0o600)
     return db
+
+
+def _migrate(db: sqlite3.Connection) -> str:
+    """Take the steps that the database lacks, each whole or not at all; its version then."""
+    db.execute("INSERT OR IGNORE INTO meta VALUES ('schema', '1')")
+    (found,) = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+    if not found.isdigit() or not 0 < int(found) < int(VERSION):
+        return found
+    for version, step in enumerate(MIGRATIONS[int(found) - 1 :], int(found) + 1):
+        done = f"UPDATE meta SET value = '{version}' WHERE key = 'schema'"
+        try:
+            db.executescript(f"BEGIN IMMEDIATE;{step};{done};COMMIT")
+        except sqlite3.DatabaseError:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+    return VERSION
 
 
 class Store:
@@ -216,14 +237,19 @@ class Store:
         if not path.exists() or path.stat().st_size == 0:
             store._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
             store._db.executescript(SCHEMA)
+            _migrate(store._db)
             return store
         uri = f"{path.resolve().as_uri()}?mode=ro"
         store._db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
         try:
-            store._db.execute("SELECT count(*) FROM meta")
-            if not _has_spent(store._db):
-                store._db.close()
-                raise ConfigError(f"{path} is of an older version; `sia run` brings it up to date")
+            if store.meta("schema") != VERSION:  # of an older program, and not ours to change here
+                old, store._db = (
+                    store._db,
+                    sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False),
+                )
+                with closing(old):
+                    old.backup(store._db)
+                _migrate(store._db)
         except sqlite3.DatabaseError as error:
             store._db.close()
             raise ConfigError(

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from sia.timewords import Clock, Piece, add_months, before, parsed, scan
+from sia import repeats
+from sia.repeatwords import monthday
+from sia.timevocabulary import Clock, Piece
+from sia.timewords import add_months, before, limited, parsed, scan
 
 MOST_TEXT = 4000  # characters that are looked at
 _SLOTS = {  # hours of a part of a day; of today the first that is still to come
@@ -38,8 +41,9 @@ class TimePhrase:
     due: datetime
     spans: tuple[tuple[int, int], ...]  # where in the text, in characters
     has_time: bool  # False: a day or a part of it was given, the hour is a default
-    repeats: bool = False  # "every ..."; due is the first time
     moved: bool = False  # summer time skips the hour given; due is as much later
+    repeat: str = ""  # "every ...": the rule (``sia.repeats``) whose first time due is
+    elapsed: bool = False  # "in 10 minutes": by a stopwatch, however the clock is set
 
     def rest(self, text: str) -> str:
         """``text`` without the phrase, spaces and commas tidied."""
@@ -60,21 +64,28 @@ def understand(text: str, now: datetime, timezone: str) -> TimePhrase | None:
     here, text = now.astimezone(zone), text[:MOST_TEXT]
     alarm = re.search(r"\b(?:(wake|weck)|(alarm)|timer|countdown|reminder)", text, re.IGNORECASE)
     rings = "" if alarm is None else "wake" if alarm[1] else "alarm" if alarm[2] else "timer"
-    groups = _groups(text, scan(text, here.date(), bool(rings)))
+    pieces = scan(text, here.date(), bool(rings))
+    limits = limited(text, pieces)
+    groups = _groups(text, [piece for piece in pieces if piece.start not in limits])
     if not groups:
         return _other_language(text, here, zone)
     chosen = _chosen(groups)
     spans = [(group[0].start, group[-1].end) for group in chosen]
     earlier = before(text)
     try:
-        due, has_time, moved = _resolve(_join(chosen), here, zone, rings)
+        said = _join(chosen)
+        if said.rule:
+            spans += [(start, end) for start, end, _ in limits.values()]
+            until = next((until for _, _, until in limits.values()), None)
+            return _repeated(said, until, tuple(spans), here, zone, rings)
+        due, has_time, moved = _resolve(said, here, zone, rings)
         if earlier and not any(a < earlier[0][1] and earlier[0][0] < b for a, b in spans):
             due = _later(due, earlier[1], zone, -1)
             spans.append(earlier[0])
     except (OverflowError, ValueError):  # "in 99999999 years": no calendar has that day
         return None
-    repeats = any(piece.step for group in chosen for piece in group)
-    return TimePhrase(due, tuple(spans), has_time, repeats, moved)
+    elapsed = bool(said.amounts) and all(unit in _SECONDS for unit, _ in said.amounts)
+    return TimePhrase(due, tuple(spans), has_time, moved, elapsed=elapsed)
 
 
 def wall(moment: datetime, zone: ZoneInfo) -> datetime:
@@ -146,7 +157,7 @@ def _join(groups: list[list[Piece]]) -> Piece:
         part=next((piece.part for piece in pieces if piece.part), ""),
         clock=next((piece.clock for piece in pieces if piece.clock), None),
         amounts=next((piece.amounts for piece in pieces if piece.amounts), ()),
-        step=next((piece.step for piece in pieces if piece.step), ""),
+        rule=next((piece.rule for piece in pieces if piece.rule), ""),
     )
 
 
@@ -160,10 +171,52 @@ def _resolve(said: Piece, now: datetime, zone: ZoneInfo, rings: str) -> tuple[da
         day = later.date()
     clock_time = _wall_time(said, day, now, zone, rings)
     due = wall(clock_time, zone)
-    while said.step and (not is_after(due, now) or (said.step == "weekday" and due.weekday() > 4)):
-        clock_time += timedelta(7 if said.step == "week" else 1)
-        due = wall(clock_time, zone)
     return due, said.clock is not None, due.replace(tzinfo=None) != clock_time
+
+
+def _repeated(
+    said: Piece,
+    until: date | int | None,
+    spans: tuple[tuple[int, int], ...],
+    now: datetime,
+    zone: ZoneInfo,
+    rings: str,
+) -> TimePhrase | None:
+    """The first time of a rule. until: its last day, or how often it comes."""
+    elapsed = bool(said.amounts) and all(unit in _SECONDS for unit, _ in said.amounts)
+    rule = said.rule
+    if rule.startswith("FREQ=MONTHLY") and said.amounts and not said.day:
+        rule += (
+            f";{monthday(now.day)}"  # on 30 November "quarterly" means the 30th, not 28 February
+        )
+    if elapsed:
+        moment = _later(now, said.amounts, zone).replace(microsecond=0)
+    else:
+        day = said.day or (_later(now, said.amounts, zone).date() if said.amounts else now.date())
+        moment = _wall_time(said, day, now, zone, rings)
+        # Counted from the first time that is still to come, so that "3 times" are three.
+        every = rule if said.amounts else re.sub(r"INTERVAL=\d+;", "", rule)
+        first = repeats.first_after(repeats.series(moment, every), zone, now)
+        if first is None:
+            return None
+        while wall(moment, zone).astimezone(UTC) < first.astimezone(UTC):
+            moment += timedelta(1)
+    text = repeats.series(moment, f"{rule}{_limit(until, zone, elapsed)}")
+    due = repeats.first_after(text, zone, now)
+    if due is None:
+        return None
+    moved = not elapsed and due.replace(tzinfo=None) != moment
+    return TimePhrase(due, spans, elapsed or said.clock is not None, moved, repeat=text)
+
+
+def _limit(until: date | int | None, zone: ZoneInfo, elapsed: bool) -> str:
+    if until is None:
+        return ""
+    if isinstance(until, int):
+        return f";COUNT={until}"
+    end = datetime.combine(until, time(23, 59, 59))
+    zulu = f"{wall(end, zone).astimezone(UTC):%Y%m%dT%H%M%S}Z"
+    return f";UNTIL={zulu if elapsed else f'{end:%Y%m%dT%H%M%S}'}"
 
 
 def _later(
@@ -195,12 +248,12 @@ def _wall_time(
     else:
         times = [(hour, said.clock.minute) for hour in _hours(said.clock, said.part, rings)]
     today = now.date()
-    if day in (None, today) and not said.step:
+    if day in (None, today) and not said.rule:
         for hour, minute in times:
             moment = _at(today, hour, minute)
             if is_after(wall(moment, zone), now):
                 return moment
-    if day == today and not said.step:
+    if day == today and not said.rule:
         return _at(today, *times[-1])
     return _at(day or today + timedelta(1), *times[0])
 

@@ -70,6 +70,8 @@ class Reminder:
     due: datetime  # aware, in the person's zone
     text: str
     status: str  # waiting | fired | cancelled
+    repeat: str = ""  # a rule of sia.repeats; empty: once
+    rang: datetime | None = None  # when it last went off; aware, in the person's zone
 
 
 class Ctx(Protocol):
@@ -143,11 +145,18 @@ class Ctx(Protocol):
         one is done again. ``do`` and ``check`` may not call ctx.
         """
 
-    def remind(self, due: datetime, text: str) -> str:
-        """Keep a reminder (durable; it fires also after a restart); its id."""
+    def remind(self, due: datetime, text: str, repeat: str = "", timer: bool = False) -> str:
+        """Keep a reminder (durable; it fires also after a restart); its id.
+
+        repeat: the rule that gave ``due`` (``TimePhrase.repeat``). timer: counted by a stopwatch,
+        however the clock is set.
+        """
 
     def reminders(self) -> list[Reminder]:
         """The waiting reminders, by due time."""
+
+    def rung(self) -> list[Reminder]:
+        """The reminders that went off in the last 12 hours, the latest first."""
 
     def cancel_reminder(self, id: str) -> bool: ...
 

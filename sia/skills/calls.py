@@ -289,15 +289,15 @@ class CallCtx:
         except TypeError as error:  # it did happen: that is recorded before the complaint
             return None, error
 
-    def remind(self, due: datetime, text: str) -> str:
-        return self._call("remind", due=rfc3339(due, "ctx.remind: due"), text=_shown(text))
+    def remind(self, due: datetime, text: str, repeat: str = "", timer: bool = False) -> str:
+        moment = rfc3339(due, "ctx.remind: due")
+        return self._call("remind", due=moment, text=_shown(text), repeat=repeat, timer=timer)
 
     def reminders(self) -> list[Reminder]:
-        zone = self.person.timezone
-        return [
-            Reminder(row["id"], in_zone(row["due"], zone), row["text"], row["status"])
-            for row in self._call("reminders")
-        ]
+        return [reminder_of(row, self.person.timezone) for row in self._call("reminders")]
+
+    def rung(self) -> list[Reminder]:
+        return [reminder_of(row, self.person.timezone) for row in self._call("rung")]
 
     def cancel_reminder(self, id: str) -> bool:
         return self._call("cancel_reminder", id=id)
@@ -315,6 +315,23 @@ class CallCtx:
 
     def cancel_interrupted(self) -> list[str]:
         return self._call("cancel_interrupted")
+
+
+def reminder_json(reminder: Reminder) -> dict[str, Any]:
+    return {
+        "id": reminder.id,
+        "due": reminder.due.isoformat(),
+        "text": reminder.text,
+        "status": reminder.status,
+        "repeat": reminder.repeat,
+        "rang": reminder.rang.isoformat() if reminder.rang else "",
+    }
+
+
+def reminder_of(row: Mapping[str, Any], zone: str) -> Reminder:
+    rang = in_zone(row["rang"], zone) if row["rang"] else None
+    due = in_zone(row["due"], zone)
+    return Reminder(row["id"], due, row["text"], row["status"], row["repeat"], rang)
 
 
 def _shown(text: str) -> str:

@@ -29,6 +29,7 @@ from sia.skills.calls import (
     load_module,
     matching,
     opened,
+    reminder_json,
 )
 from sia.skills.manifest import parse_skill
 
@@ -80,8 +81,8 @@ class FakeCtx(CallCtx):
     are asked about. secrets: for ``secret``, by name.
 
     Records: ``said`` and ``asked`` (texts), ``chosen`` (question, options, id), ``effects``
-    (name, key, value), ``reminders_set``, ``handed`` (requests). ``waiting`` are the reminders at
-    the start.
+    (name, key, value), ``reminders_set``, ``timers`` (ids of those that are), ``handed``
+    (requests). ``waiting`` are the reminders at the start, those that rang among them.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class FakeCtx(CallCtx):
         self.effects: list[tuple[str, str, Any]] = []
         self.reminders_set: list[Reminder] = []
         self.handed: list[str] = []
+        self.timers: list[str] = []
         self.cuts = False  # die once after every call that is recorded
         self.lose: set[str] = set()  # effects whose confirmation is lost once
         self.outside = outside
@@ -220,16 +222,20 @@ class FakeCtx(CallCtx):
 
     def _on_remind(self, args: dict[str, Any]) -> str:
         due = in_zone(args["due"], self.person.timezone)
-        reminder = Reminder(f"m{len(self._reminders) + 1}", due, args["text"], "waiting")
+        id = f"m{len(self._reminders) + 1}"
+        reminder = Reminder(id, due, args["text"], "waiting", args["repeat"])
+        self.timers += [id] * args["timer"]
         self._reminders.append(reminder)
         self.reminders_set.append(reminder)
         return reminder.id
 
     def _on_reminders(self, args: dict[str, Any]) -> list[dict[str, Any]]:
         rows = sorted((row for row in self._reminders if row.status == "waiting"), key=_due)
-        return [
-            {"id": r.id, "due": r.due.isoformat(), "text": r.text, "status": r.status} for r in rows
-        ]
+        return [reminder_json(row) for row in rows]
+
+    def _on_rung(self, args: dict[str, Any]) -> list[dict[str, Any]]:
+        rang = [(row.rang, row) for row in self._reminders if row.rang]
+        return [reminder_json(row) for _, row in sorted(rang, key=lambda pair: pair[0])[::-1]]
 
     def _on_cancel_reminder(self, args: dict[str, Any]) -> bool:
         for place, row in enumerate(self._reminders):

@@ -38,8 +38,8 @@ NOW = datetime(2026, 11, 30, 15, 0, tzinfo=ZoneInfo("Europe/Berlin"))
         ),
         (
             "every day at 8 take the pill",
-            "I will remind you tomorrow, Tuesday 1 December, at 08:00: take the pill."
-            " I cannot repeat reminders yet: this is the next time only.",
+            "I will remind you every day at 08:00, first tomorrow, Tuesday 1 December, at 08:00:"
+            " take the pill.",
         ),
         (
             "Could you please remind me at 5 pm that the bins go out?",
@@ -65,6 +65,20 @@ def test_set(make: Make, skills: Path, request_: str, said: str | None) -> None:
         assert ctx.said == [said]
     else:
         assert ctx.said[0].endswith(": ask: why.")
+
+
+def test_set_keeps_the_rule_and_knows_a_timer(make: Make, skills: Path) -> None:
+    ctx = make("every last friday at 17:00 send the report")
+    assert run_actions(skills / "reminders/set", ctx).value is True
+    [reminder] = ctx.reminders_set
+    assert reminder.repeat == "DTSTART:20261225T170000\nRRULE:FREQ=MONTHLY;BYDAY=-1FR"
+    assert not ctx.timers
+    ctx = make("in 10 minutes look at the oven")
+    run_actions(skills / "reminders/set", ctx)
+    assert ctx.timers == ["m1"] and ctx.reminders_set[0].repeat == ""
+    ctx = make("remind me tomorrow at 9 to look")
+    run_actions(skills / "reminders/set", ctx)
+    assert not ctx.timers
 
 
 def test_without_a_time_it_asks_and_understands_the_answer(make: Make, skills: Path) -> None:
@@ -209,3 +223,75 @@ def test_cancel_of_nothing(make: Make, skills: Path) -> None:
     ctx = make("cancel my reminder")
     run_actions(skills / "reminders/cancel", ctx)
     assert ctx.said == ["No reminders are waiting."]
+
+
+PILL = "DTSTART:20261101T080000\nRRULE:FREQ=DAILY"
+BINS = "DTSTART:20261102T190000\nRRULE:FREQ=WEEKLY;BYDAY=MO"
+SERIES = [
+    Reminder("m4", NOW + timedelta(hours=17), "take the pill", "waiting", PILL),
+    Reminder("m5", NOW + timedelta(hours=4), "put out the bins", "waiting", BINS),
+    *THREE,
+]
+
+
+def test_list_and_cancel_name_the_rule(make: Make, skills: Path) -> None:
+    ctx = make("list my reminders for tomorrow", waiting=SERIES)
+    run_actions(skills / "reminders/list", ctx)
+    assert ctx.said[0].split("\n")[1] == (
+        "- tomorrow, Tuesday 1 December, at 08:00: take the pill (every day at 08:00)"
+    )
+    for request in ("cancel the pill", "cancel the reminder of every day"):
+        ctx = make(request, waiting=SERIES, answers=["yes"])
+        run_actions(skills / "reminders/cancel", ctx)
+        assert ctx.asked == ["Cancel this reminder?\n- every day at 08:00: take the pill"]
+        assert ctx.said == ["Cancelled: take the pill."]
+
+
+RANG = [
+    Reminder("m6", NOW - timedelta(minutes=1), "call the vet", "fired", rang=NOW),
+    Reminder("m4", NOW + timedelta(hours=17), "take the pill", "waiting", PILL, NOW - timedelta(1)),
+]
+
+
+@pytest.mark.parametrize(
+    ("request_", "said", "timer"),
+    [
+        ("snooze", "today at 15:10: call the vet.", True),
+        ("snooze for 20 minutes", "today at 15:20: call the vet.", True),
+        ("snooze the pill for an hour", "today at 16:00: take the pill.", True),
+        ("remind me of the vet again at 17:00", "today at 17:00: call the vet.", False),
+        (
+            "postpone the bank to friday at 10",
+            "on Friday 4 December at 10:00: call the bank.",
+            False,
+        ),
+        ("push the bank by an hour", "on Friday 4 December at 10:00: call the bank.", False),
+    ],
+)
+def test_snooze(make: Make, skills: Path, request_: str, said: str, timer: bool) -> None:
+    ctx = make(request_, waiting=[*RANG[:1], *THREE, *RANG[1:]])
+    outcome = run_actions(skills / "reminders/snooze", ctx)
+    assert (outcome.kind, outcome.value) == ("done", True)
+    assert ctx.said == [f"I will remind you {said}"]
+    assert bool(ctx.timers) == timer
+    left = {row.id for row in ctx.reminders()}
+    assert ("m3" in left) == ("bank" not in said) and "m4" in left  # a rule stays as it is
+
+
+def test_snooze_without_any_and_of_several(make: Make, skills: Path) -> None:
+    ctx = make("snooze")
+    assert run_actions(skills / "reminders/snooze", ctx).kind == "finished"
+    assert ctx.said == ["No reminder has gone off lately, and none is waiting."]
+    ctx = make("postpone it to 18:00", waiting=THREE, answers=["call mum, today at 17:00"])
+    assert run_actions(skills / "reminders/snooze", ctx).value is True
+    assert [row.text for row in ctx.reminders_set] == ["call mum"]
+    ctx = make("snooze until today at 14:00", waiting=RANG)
+    outcome = run_actions(skills / "reminders/snooze", ctx)
+    assert (outcome.kind, outcome.cause) == ("failed", "text") and not ctx.reminders_set
+
+
+def test_snooze_interrupted_everywhere_sets_one(make: Make, skills: Path) -> None:
+    ctx, outcome = run_interrupted(
+        skills / "reminders/snooze", lambda: make("postpone mum to 18:00", waiting=THREE)
+    )
+    assert outcome.value is True and len(ctx.reminders_set) == 1 and len(ctx.reminders()) == 3

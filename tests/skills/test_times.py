@@ -244,7 +244,7 @@ def test_of_two_times_the_right_one(text: str, rest: str) -> None:
 )
 def test_what_was_said(text: str, has_time: bool, repeats: bool) -> None:
     phrase = times.understand(text, NOW, "Europe/Berlin")
-    assert phrase is not None and (phrase.has_time, phrase.repeats) == (has_time, repeats)
+    assert phrase is not None and (phrase.has_time, bool(phrase.repeat)) == (has_time, repeats)
 
 
 def test_a_time_today_that_has_passed_stays_in_the_past() -> None:

@@ -42,7 +42,12 @@ def test_an_action_sees_what_it_is_given_and_its_calls_are_answered(worker, skil
             "choose": "b",
             "ask": "  yes please\n",
             "remind": "m1",
-            "reminders": [{"id": "m1", "due": due, "text": "x", "status": "waiting"}],
+            "reminders": [
+                {
+                    **{"id": "m1", "due": due, "text": "x", "status": "waiting"},
+                    **{"repeat": "", "rang": ""},
+                }
+            ],
             "skills": [["notes/write", "Notes."]],
             "effect_begin": {"status": "new", "key": "r7-act-4", "value": None},
         }.get(method)
@@ -96,7 +101,13 @@ def test_an_action_sees_what_it_is_given_and_its_calls_are_answered(worker, skil
         ("ask", {"ordinal": 3, "question": "Sure?", "options": ["yes please", "no"]}),
         ("effect_begin", {"ordinal": 4, "name": "touch"}),
         ("effect_end", {"ordinal": 4, "name": "touch", "value": {"key": "r7-act-4"}}),
-        ("remind", {"ordinal": 5, "due": "2026-12-01T09:00:00+01:00", "text": "feed"}),
+        (
+            "remind",
+            {
+                **{"ordinal": 5, "due": "2026-12-01T09:00:00+01:00", "text": "feed"},
+                **{"repeat": "", "timer": False},
+            },
+        ),
         ("reminders", {"ordinal": 6}),
         ("skills", {"ordinal": 7}),
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sia import times
+from sia import repeats, times
 from sia.redact import redact
 from sia.skills.api import Ctx, Failed, Finished, Reminder
 
@@ -21,7 +21,9 @@ def choose(ctx: Ctx) -> None:
     if not rows:
         ctx.say("No reminders are waiting.")
         raise Finished
-    if re.search(r"\b(?:all|every|everything|alle)\b", ctx.request, re.IGNORECASE):
+    every = re.search(r"\b(?:all|every|everything|alle)\b", ctx.request, re.IGNORECASE)
+    phrase = times.understand(ctx.request, ctx.now, ctx.person.timezone)
+    if every and not (phrase and phrase.repeat):  # "cancel the one of every monday" names one
         ctx.state["ids"] = [row.id for row in rows]
         return
     near = _near(ctx, rows)
@@ -31,9 +33,7 @@ def choose(ctx: Ctx) -> None:
     options = {_option(row, place): row for place, row in enumerate(near or rows)}
     if len(options) > _MOST:
         raise Failed("Too many reminders could be meant; name it by its words or time.", "text")
-    shown = [
-        (id, f"{row.text}, {times.words(row.due, ctx.present)}") for id, row in options.items()
-    ]
+    shown = [(id, f"{row.text}, {_when(ctx, row)}") for id, row in options.items()]
     # Where words or time fit several alike, no decision can know which: the person is asked.
     id = "none" if near else ctx.choose("Which reminder is meant?", shown, none=True)
     if id == "none":
@@ -45,7 +45,7 @@ def choose(ctx: Ctx) -> None:
 def cancel(ctx: Ctx) -> None:
     ids = ctx.state["ids"]
     rows = [row for row in ctx.reminders() if row.id in ids]
-    lines = [f"- {times.words(row.due, ctx.present)}: {row.text}" for row in rows]
+    lines = [f"- {_when(ctx, row)}: {row.text}" for row in rows]
     if not rows:
         ctx.say("It has gone off already; nothing is left to cancel.")
         raise Finished
@@ -63,12 +63,19 @@ def verify(ctx: Ctx) -> bool | None:
     return None if not ids else not any(row.id in ids for row in ctx.reminders())
 
 
+def _when(ctx: Ctx, row: Reminder) -> str:
+    """A repeating one is cancelled for good, so its rule is what is shown."""
+    return repeats.words(row.repeat) if row.repeat else times.words(row.due, ctx.present)
+
+
 def _near(ctx: Ctx, rows: Sequence[Reminder]) -> list[Reminder]:
     """Those that fit the time named, and of them those that share most words with the request."""
     phrase = times.understand(ctx.request, ctx.now, ctx.person.timezone)
     fitting = list(rows)
     if phrase:
         day = [row for row in rows if row.due.date() == phrase.due.date()]
+        if phrase.repeat:
+            day = [row for row in rows if _same_rule(row.repeat, phrase.repeat)] or day
         hour = [row for row in rows if row.due.time() == phrase.due.time()]
         both = [row for row in day if row in hour]
         fitting = (both or hour if phrase.has_time else day) or fitting
@@ -78,6 +85,11 @@ def _near(ctx: Ctx, rows: Sequence[Reminder]) -> list[Reminder]:
     if most:
         return [row for row in fitting if shared[row.id] == most]
     return fitting if len(fitting) < len(rows) else []
+
+
+def _same_rule(one: str, other: str) -> bool:
+    """Whether both come on the same days; the hour is compared beside this."""
+    return one.partition("\n")[2] == other.partition("\n")[2]
 
 
 def _words(text: str) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sia import times
+from sia import repeats, times
 from sia.skills.api import Ctx
 
 
@@ -22,5 +22,7 @@ def show(ctx: Ctx) -> None:
         return
     one = len(rows) == 1
     lines = [f"{len(rows)} reminder{'' if one else 's'} {'is' if one else 'are'} waiting{when}:"]
-    lines += [f"- {times.words(row.due, ctx.present)}: {row.text}" for row in rows]
+    for row in rows:
+        again = f" ({repeats.words(row.repeat)})" if row.repeat else ""
+        lines.append(f"- {times.words(row.due, ctx.present)}: {row.text}{again}")
     ctx.say("\n".join(lines))

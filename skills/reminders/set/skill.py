@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from sia import times
+from sia import repeats, times
 from sia.skills.api import Ctx, Failed, Finished
 
 _TRIES = 3
@@ -39,15 +39,23 @@ def understand(ctx: Ctx) -> None:
         answer = _asked(ctx, question)
         phrase = times.understand(answer, ctx.answered, ctx.person.timezone)
         question = 'I did not understand the time. When, for example "tomorrow at 9"?'
-    ctx.state.update(due=phrase.due.isoformat(), what=what, note=_note(phrase))
+    ctx.state.update(
+        due=phrase.due.isoformat(),
+        what=what,
+        repeat=phrase.repeat,
+        timer=phrase.elapsed,
+        note=_note(phrase),
+    )
 
 
 def save(ctx: Ctx) -> None:
-    due = datetime.fromisoformat(ctx.state["due"]).astimezone(ctx.now.tzinfo)
-    what = ctx.state["what"]
-    ctx.state["id"] = ctx.remind(due, what)
+    state, due = ctx.state, datetime.fromisoformat(ctx.state["due"]).astimezone(ctx.now.tzinfo)
+    what, when = state["what"], times.words(due, ctx.answered)
+    state["id"] = ctx.remind(due, what, state["repeat"], state["timer"])
+    if state["repeat"]:
+        when = f"{repeats.words(state['repeat'])}, first {when}"
     end = "" if what[-1] in ".!?" else "."
-    ctx.say(f"I will remind you {times.words(due, ctx.answered)}: {what}{end}{ctx.state['note']}")
+    ctx.say(f"I will remind you {when}: {what}{end}{state['note']}")
 
 
 def verify(ctx: Ctx) -> bool | None:
@@ -56,7 +64,13 @@ def verify(ctx: Ctx) -> bool | None:
     due = datetime.fromisoformat(ctx.state["due"])
     if not times.is_after(due, ctx.present):
         return None  # it may have rung already
-    return any(row.due == due and row.id == ctx.state["id"] for row in ctx.reminders())
+    due = due.astimezone(ctx.now.tzinfo)
+    return any(row.id == ctx.state["id"] and _near(row.due, due) for row in ctx.reminders())
+
+
+def _near(one: datetime, other: datetime) -> bool:
+    """A timer is told anew from the stopwatch, to the second."""
+    return abs((one - other).total_seconds()) < 2
 
 
 def _asked(ctx: Ctx, question: str) -> str:
@@ -92,6 +106,4 @@ def _note(phrase: times.TimePhrase) -> str:
         note += f" You named no hour, so I took {phrase.due:%H:%M}."
     if phrase.moved:
         note += " The clock skips the hour you named that night, so it is later by as much."
-    if phrase.repeats:
-        note += " I cannot repeat reminders yet: this is the next time only."
     return note
