@@ -161,6 +161,38 @@ class EmailConfig(Section):
     """A vCard file or a folder of them, relative to the home."""
 
 
+class CalendarConfig(Section):
+    url: str = ""
+    """A CalDAV server."""
+    user: str = ""
+    """Empty: no login."""
+    password_env: str = ""
+    """The environment variable that holds the password; it wins over what is stored."""
+    password_file: str = ""
+    """The file that holds it, of mode 0600, relative to the home."""
+    calendar: str = ""
+    """Where new events go. Default: it is asked or decided for each."""
+    hours: str = "09:00-18:00"
+    """The part of a day in which free time is looked for."""
+    insecure: bool = False
+    """Allow plain http to another machine."""
+
+
+class ContactsConfig(Section):
+    folder: str = "contacts"
+    """A vCard file or a folder of them, relative to the home."""
+    url: str = ""
+    """A CardDAV server, whose contacts are copied into the folder. Default: none."""
+    user: str = ""
+    """Empty: no login."""
+    password_env: str = ""
+    """The environment variable that holds the password; it wins over what is stored."""
+    password_file: str = ""
+    """The file that holds it, of mode 0600, relative to the home."""
+    insecure: bool = False
+    """Allow plain http to another machine."""
+
+
 class FilesConfig(Section):
     folder: str = "~"
     """Where files are looked for."""
@@ -197,6 +229,8 @@ class Config(Section):
     loop: LoopConfig = LoopConfig()
     skills: SkillsConfig = SkillsConfig()
     email: EmailConfig = EmailConfig()
+    calendar: CalendarConfig = CalendarConfig()
+    contacts: ContactsConfig = ContactsConfig()
     files: FilesConfig = FilesConfig()
     notes: NotesConfig = NotesConfig()
     dream: DreamConfig = DreamConfig()
@@ -336,6 +370,8 @@ def _check(config: Config, path: Path) -> None:
     need("intake.high_stakes", 0 <= tau <= 1, "from 0 to 1")
     for index, watch in enumerate(config.watch):
         _check_watch(watch, f"{path}: watch[{index}]")
+    if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-4]):[0-5]\d", config.calendar.hours):
+        raise ConfigError(f"{path}: calendar.hours = {config.calendar.hours!r}: e.g. 09:00-18:00")
     if config.person.timezone:
         from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 

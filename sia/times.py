@@ -44,6 +44,8 @@ class TimePhrase:
     moved: bool = False  # summer time skips the hour given; due is as much later
     repeat: str = ""  # "every ...": the rule (``sia.repeats``) whose first time due is
     elapsed: bool = False  # "in 10 minutes": by a stopwatch, however the clock is set
+    has_day: bool = True  # False: a clock alone was given, of today or tomorrow
+    part: str = ""  # of the day: morning | afternoon | evening | night
 
     def rest(self, text: str) -> str:
         """``text`` without the phrase, spaces and commas tidied."""
@@ -85,7 +87,8 @@ def understand(text: str, now: datetime, timezone: str) -> TimePhrase | None:
     except (OverflowError, ValueError):  # "in 99999999 years": no calendar has that day
         return None
     elapsed = bool(said.amounts) and all(unit in _SECONDS for unit, _ in said.amounts)
-    return TimePhrase(due, tuple(spans), has_time, moved, elapsed=elapsed)
+    has_day = bool(said.day or said.amounts)
+    return TimePhrase(due, tuple(spans), has_time, moved, "", elapsed, has_day, said.part)
 
 
 def wall(moment: datetime, zone: ZoneInfo) -> datetime:
@@ -206,7 +209,8 @@ def _repeated(
     if due is None:
         return None
     moved = not elapsed and due.replace(tzinfo=None) != moment
-    return TimePhrase(due, spans, elapsed or said.clock is not None, moved, repeat=text)
+    has_time = elapsed or said.clock is not None
+    return TimePhrase(due, spans, has_time, moved, text, part=said.part)
 
 
 def _limit(until: date | int | None, zone: ZoneInfo, elapsed: bool) -> str:
