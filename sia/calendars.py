@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import NAMESPACE_URL, uuid5
 from zoneinfo import ZoneInfo
 
@@ -45,13 +46,29 @@ def uid(server: DavServer, key: str, moment: datetime) -> str:
 def opened(server: DavServer, zone: ZoneInfo, timeout: float = dav.SECONDS) -> Iterator[Calendars]:
     """The person's calendars on the server. Raises Refused."""
     with dav.opened(server, timeout) as client:
-        found = {}
-        for calendar in client.principal().get_calendars():
-            kinds = calendar.get_supported_components()
-            if not kinds or "VEVENT" in kinds:
-                name = calendar.get_display_name() or calendar.url.path.rstrip("/").split("/")[-1]
-                found.setdefault(" ".join(str(name).split()), calendar)
-        yield Calendars(server, found, zone)
+        home = client.principal().calendar_home_set
+        calendars = {calendar.url.path.rstrip("/"): calendar for calendar in home.get_calendars()}
+        found: dict[str, Any] = {}
+        for path, (name, kinds) in _named(home).items():
+            if path in calendars and (not kinds or "VEVENT" in kinds):
+                found.setdefault(name or path.rpartition("/")[2], calendars[path])
+        yield Calendars(server, dict(sorted(found.items())), zone)
+
+
+def _named(home: Any) -> dict[str, tuple[str, list[str]]]:
+    """(display name, kinds of objects) of all in the home by path, with one request."""
+    from caldav.elements import cdav
+    from caldav.elements.dav import DisplayName
+
+    props = [DisplayName(), cdav.SupportedCalendarComponentSet()]
+    response = home.get_properties(props, depth=1, parse_response_xml=False)
+    found = {}
+    for item in response.tree.iter("{DAV:}response"):
+        href, name = item.findtext("{DAV:}href", ""), item.find(f".//{DisplayName.tag}")
+        text = " ".join((name.text or "").split()) if name is not None else ""
+        kinds = [each.get("name", "") for each in item.iter(cdav.Comp.tag)]
+        found[urlsplit(href).path.rstrip("/")] = (text, kinds)
+    return found
 
 
 class Calendars:
@@ -71,7 +88,12 @@ class Calendars:
             event
             for name, calendar in self._found.items()
             for item in calendar.search(
-                start=start, end=end, event=True, expand=False, post_filter=False
+                # A day more: to the server whole days and floating times are in UTC.
+                start=start - timedelta(days=1),
+                end=end + timedelta(days=1),
+                event=True,
+                expand=False,
+                post_filter=False,
             )
             for event in self._expanded(name, item, start, end)
         ]
@@ -183,14 +205,15 @@ class Calendars:
                 part.get("RRULE") or part.get("RDATE") or part.get("RECURRENCE-ID")
                 for part in instance.walk("VEVENT")
             )
-            parts = recurring_ical_events.of(instance).between(start, end)
+            # A day more: to the library a day without an end is a moment at its midnight.
+            parts = recurring_ical_events.of(instance).between(start - timedelta(days=1), end)
             events = []
             for part in parts:
-                if str(part.get("STATUS", "")).upper() != "CANCELLED":
-                    recurrence = part.get("RECURRENCE-ID") if series else None
-                    events.append(
-                        self._event(name, part, _iso(recurrence.dt) if recurrence else "")
-                    )
+                recurrence = part.get("RECURRENCE-ID") if series else None
+                event = self._event(name, part, _iso(recurrence.dt) if recurrence else "")
+                cancelled = str(part.get("STATUS", "")).upper() == "CANCELLED"
+                if not cancelled and event.overlaps(start, end):
+                    events.append(event)
             return events
         # What other programs wrote: bad rules, missing starts, unknown zones.
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:

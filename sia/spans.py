@@ -42,7 +42,7 @@ def understand(text: str, now: datetime, timezone: str, usual: timedelta) -> Spa
     """
     zone = ZoneInfo(timezone)
     text = text[: times.MOST_TEXT]
-    clocks = next((m for m in _RANGE.finditer(text) if _is_range(m)), None)
+    clocks = clock_range(text)
     length = None if clocks else timewords.length(_without_repeats(text))
     seen = text
     if clocks:  # the end would be taken for the time, or for the end of a repeat
@@ -64,6 +64,11 @@ def understand(text: str, now: datetime, timezone: str, usual: timedelta) -> Spa
     elif not (phrase.has_time or phrase.part):
         return _days(text, whole, now, zone)
     return Span(start, end, False, phrase.has_day, bool(clocks or length), phrase.repeat, whole)
+
+
+def clock_range(text: str) -> re.Match[str] | None:
+    """The "from 3 to 4" in ``text``."""
+    return next((match for match in _RANGE.finditer(text) if _is_range(match)), None)
 
 
 def _is_range(match: re.Match[str]) -> bool:

@@ -117,7 +117,10 @@ def _events(ctx: Ctx) -> tuple[Event, Event]:
 def _halves(ctx: Ctx) -> tuple[str, str]:
     """What names the event, and what names the new time: behind the last "to" that leads one."""
     text, zone = " ".join(ctx.request.split()), ctx.person.timezone
+    clocks = spans.clock_range(text)
     for match in reversed(list(_TO.finditer(text))):
+        if clocks and clocks.start() < match.start() < clocks.end():
+            continue  # the "to" of "from 12 to 13"
         if spans.understand(text[match.end() :], ctx.now, zone, _HOUR):
             return text[: match.start()], text[match.end() :]
     if length := timewords.length(text):
