@@ -176,9 +176,8 @@ def _ranked(lines: Iterable[Any]) -> list[tuple[str, str]]:
     """(kind, value), the preferred one first (TYPE=pref in 3.0, PREF=1 in 4.0)."""
 
     def kinds(line: Any) -> list[str]:
-        return [
-            kind for text in line.params.get("TYPE", []) for kind in str(text).lower().split(",")
-        ]
+        given = [*line.params.get("TYPE", []), *line.singletonparams]  # 2.1: TEL;CELL:
+        return [kind for text in given for kind in str(text).lower().split(",")]
 
     def rank(line: Any) -> int:
         preference = "".join(line.params.get("PREF", []))
@@ -263,11 +262,13 @@ def _name(card: dict[str, Any]) -> str:
 def _joined(one: Contact, card: dict[str, Any]) -> Contact:
     """The same person on two cards: what the second one has besides."""
     emails = dict.fromkeys([*one.emails, *card["emails"]])
-    phones = {_digits(number): (kind, number) for kind, number in [*card["phones"], *one.phones]}
+    phones = {_digits(number): (kind, number) for kind, number in one.phones}
+    for kind, number in card["phones"]:
+        phones.setdefault(_digits(number), (kind, number))
     return replace(
         one,
         emails=tuple(emails),
-        phones=tuple(sorted(phones.values(), key=lambda phone: phone not in one.phones)),
+        phones=tuple(phones.values()),
         address=one.address or card["address"],
         birthday=one.birthday or next(iter(card["bday"]), ""),
     )

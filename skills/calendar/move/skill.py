@@ -52,7 +52,7 @@ def approve(ctx: Ctx) -> None:
     what = event.title
     if event.recurrence:
         what = f"all times of {what}" if ctx.state["whole"] else f"{what} (this time only)"
-    before, after = agenda.when(event, ctx.present), agenda.when(moved, ctx.present)
+    before, after = (agenda.when(e, ctx.present).removeprefix("on ") for e in (event, moved))
     if not ctx.confirm(f"Move {what} from {before} to {after}?"):
         ctx.say("All right, nothing is moved.")
         raise Finished

@@ -81,6 +81,8 @@ class Dav:
             self.card(name, file, card)
 
     def card(self, name: str, file: str, card: str) -> None:
+        if "\nUID:" not in card:  # this server wants one
+            card = card.replace("END:VCARD", f"UID:u-{file}\r\nEND:VCARD")
         self.ask("PUT", f"{name.lower()}/{file}.vcf", card, **{"Content-Type": "text/vcard"})
 
 

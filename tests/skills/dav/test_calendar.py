@@ -278,7 +278,7 @@ def test_free(dav: Any, ask: Ask, skill: Any, request_: str, said: str) -> None:
     [
         (
             "move the dentist to monday at 11",
-            "Move Dentist from on Friday 4 December, 09:00–10:00 to on Monday 7 December, 11:00–12:00?",
+            "Move Dentist from Friday 4 December, 09:00–10:00 to Monday 7 December, 11:00–12:00?",
             [
                 "DTSTART;TZID=Europe/Berlin:20261207T110000",
                 "DTEND;TZID=Europe/Berlin:20261207T120000",
@@ -286,7 +286,7 @@ def test_free(dav: Any, ask: Ask, skill: Any, request_: str, said: str) -> None:
         ),
         (
             "reschedule the dentist to thursday",
-            "Move Dentist from on Friday 4 December, 09:00–10:00 to on Thursday 3 December, 09:00–10:00?",
+            "Move Dentist from Friday 4 December, 09:00–10:00 to Thursday 3 December, 09:00–10:00?",
             ["DTSTART;TZID=Europe/Berlin:20261203T090000"],
         ),
         (
@@ -310,7 +310,7 @@ def test_free(dav: Any, ask: Ask, skill: Any, request_: str, said: str) -> None:
         (
             "move tomorrow's lunch to friday from 12 to 13",
             "Move Lunch with Anna from tomorrow, Tuesday 1 December, 12:00–13:30"
-            " to on Friday 4 December, 12:00–13:00?",
+            " to Friday 4 December, 12:00–13:00?",
             ["DTEND;TZID=Europe/Berlin:20261204T130000"],
         ),
     ],
