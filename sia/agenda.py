@@ -56,7 +56,8 @@ def when(event: Event, now: datetime) -> str:
         return f"{first}{until}, all day"
     if until:
         return f"{first}, {event.start:%H:%M}{until}, {event.end:%H:%M}"
-    return f"{first}, {event.start:%H:%M}–{event.end:%H:%M}"
+    end = f"–{event.end:%H:%M}" if event.end > event.start else ""
+    return f"{first}, {event.start:%H:%M}{end}"
 
 
 def line(event: Event, now: datetime) -> str:

@@ -236,6 +236,7 @@ class Config(Section):
     dream: DreamConfig = DreamConfig()
 
 
+_CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d"
 _POSITIVE = (
     "dream.epochs",
     "dream.layers",
@@ -370,7 +371,8 @@ def _check(config: Config, path: Path) -> None:
     need("intake.high_stakes", 0 <= tau <= 1, "from 0 to 1")
     for index, watch in enumerate(config.watch):
         _check_watch(watch, f"{path}: watch[{index}]")
-    if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-4]):[0-5]\d", config.calendar.hours):
+    hours = re.fullmatch(rf"({_CLOCK})-({_CLOCK}|24:00)", config.calendar.hours)
+    if not hours or hours[1] >= hours[2]:
         raise ConfigError(f"{path}: calendar.hours = {config.calendar.hours!r}: e.g. 09:00-18:00")
     if config.person.timezone:
         from zoneinfo import ZoneInfo, ZoneInfoNotFoundError

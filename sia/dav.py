@@ -49,7 +49,10 @@ class DavServer:
             raise Refused("the address holds a user or password; give them beside it")
         safe = parts.scheme == "https" or self.insecure or _loopback(parts.hostname)
         if not safe:
-            raise Refused(f"{self.place}: http would send everything readable; use https")
+            raise Refused(
+                f"{self.place}: http would send everything readable; use https "
+                "(or allow it with insecure = true in sia.toml)"
+            )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""calendar/create, move, next and free against a real CalDAV server."""
+"""calendar/add, move, show and free against a real CalDAV server."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def skill(skills: Path) -> Callable[[str], Path]:
 def test_create(dav: Any, ask: Ask, skill: Any, request_: str, said: str, lines: list[str]) -> None:
     dav.calendar("Home")
     ctx = ask(request_, answers=["yes"])
-    outcome = run_actions(skill("create"), ctx)
+    outcome = run_actions(skill("add"), ctx)
     assert (outcome.kind, outcome.value) == ("done", True)
     assert ctx.said == [f"In the calendar Home: {said}"]
     [text] = dav.texts("Home")
@@ -101,7 +101,7 @@ def test_create_asks_what_it_lacks_and_says_what_it_overlaps(
 ) -> None:
     dav.calendar("Home", LUNCH, BIRTHDAY)
     ctx = ask("new appointment", answers=["haircut", "dunno", "tomorrow at 13:00", "no"])
-    outcome = run_actions(skill("create"), ctx)
+    outcome = run_actions(skill("add"), ctx)
     assert outcome.kind == "finished" and len(dav.texts("Home")) == 2
     assert ctx.asked[:2] == ["What is the event called?", "When is it: haircut?"]
     assert ctx.asked[3] == (
@@ -113,7 +113,7 @@ def test_create_asks_what_it_lacks_and_says_what_it_overlaps(
 def test_create_in_the_past_is_asked(dav: Any, ask: Ask, skill: Any) -> None:
     dav.calendar("Home")
     ctx = ask("dentist today at 9 am", answers=["tomorrow at 9", "yes"])
-    assert run_actions(skill("create"), ctx).value is True
+    assert run_actions(skill("add"), ctx).value is True
     assert "20261201T090000" in dav.texts("Home")[0]
 
 
@@ -131,7 +131,7 @@ def test_which_calendar(
     dav.calendar("Home")
     dav.calendar("Work")
     ctx = ask(request_, answers=["yes"], **given)
-    assert run_actions(skill("create"), ctx).value is True
+    assert run_actions(skill("add"), ctx).value is True
     assert "SUMMARY:Dentist" in dav.texts(place)[0]
     if "choices" in given:
         [(question, options, _)] = ctx.chosen
@@ -145,7 +145,7 @@ def test_create_interrupted_everywhere_makes_one(
 ) -> None:
     dav.calendar("Home")
     ctx, outcome = run_interrupted(
-        skill("create"), lambda: ask("dentist tomorrow at 3", answers=["yes"]), lose
+        skill("add"), lambda: ask("dentist tomorrow at 3", answers=["yes"]), lose
     )
     assert outcome.kind == "done" and len(dav.texts("Home")) == 1
     assert ctx.tried()[0][2] == 1  # the server was asked, and the person was not
@@ -156,7 +156,7 @@ def test_create_is_not_doubled_where_the_answer_is_lost(dav: Any, ask: Ask, skil
     dav.calendar("Home")
     dav.fail["PUT"] = "after 503 Service Unavailable"
     ctx = ask("dentist tomorrow at 3", answers=["yes"])
-    outcome = run_actions(skill("create"), ctx)
+    outcome = run_actions(skill("add"), ctx)
     assert (outcome.kind, outcome.cause) == ("failed", "environment")
     server = DavServer(dav.url, "robin", "s3cret")
     uid = calendars.uid(server, "r1-save-1", NOW)
@@ -191,7 +191,7 @@ def test_next(dav: Any, ask: Ask, skill: Any, request_: str, said: str) -> None:
     dav.calendar("Home", DENTIST, LUNCH, BIRTHDAY)
     dav.calendar("Work", STANDUP, UTC_CALL)
     ctx = ask(request_)
-    assert run_actions(skill("next"), ctx).kind == "done"
+    assert run_actions(skill("show"), ctx).kind == "done"
     assert ctx.said == [said]
 
 
@@ -206,7 +206,7 @@ def test_next_of_a_series_with_exceptions(dav: Any, ask: Ask, skill: Any) -> Non
     )
     dav.calendar("Work", series)
     ctx = ask("show my calendar for this week")
-    run_actions(skill("next"), ctx)
+    run_actions(skill("show"), ctx)
     assert ctx.said[0].split("\n") == [
         "This week:",
         "- On Wednesday 2 December, 14:00–14:30: Standup later",
@@ -223,7 +223,7 @@ def test_a_broken_object_is_named_and_left_out(
     file = tmp_path / "radicale/collection-root/robin/home/e2.ics"
     file.write_text(file.read_text().replace("DTSTART;TZID=Europe/Berlin:2026", "DTSTART:99"))
     ctx = ask("what is in my calendar this week")
-    run_actions(skill("next"), ctx)
+    run_actions(skill("show"), ctx)
     assert "Dentist" in ctx.said[0] and "Lunch" not in ctx.said[0]
 
 
@@ -432,8 +432,8 @@ def test_a_server_that_does_not_work_is_named(
 
 def test_no_server_no_calendar(ask: Ask, skill: Any, dav: Any) -> None:
     ctx = ask("what is next", settings={"url": "http://127.0.0.1:1/"})
-    outcome = run_actions(skill("next"), ctx)
+    outcome = run_actions(skill("show"), ctx)
     assert (outcome.kind, outcome.cause) == ("failed", "environment")
     ctx = ask("dentist tomorrow at 3")
-    outcome = run_actions(skill("create"), ctx)
+    outcome = run_actions(skill("add"), ctx)
     assert outcome.message == "The server has no calendar to write to."
