@@ -303,11 +303,9 @@ def _master(instance: Any) -> Any:
 
 def _iso(value: date) -> str:
     """The same text for the same moment, whatever its zone."""
-    return value.astimezone(UTC).isoformat() if _aware(value) else value.isoformat()
-
-
-def _aware(value: date) -> bool:
-    return isinstance(value, datetime) and value.tzinfo is not None
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(UTC)
+    return value.isoformat()
 
 
 def _override(instance: Any, recurrence: str) -> Any:
@@ -325,7 +323,7 @@ def _override(instance: Any, recurrence: str) -> Any:
     if not isinstance(first, datetime):
         moment = date.fromisoformat(recurrence)
     elif first.tzinfo:
-        moment = moment.astimezone(first.tzinfo)  # type: ignore[attr-defined]
+        moment = datetime.fromisoformat(recurrence).astimezone(first.tzinfo)
     part.add("RECURRENCE-ID", moment)
     instance.add_component(part)
     return part

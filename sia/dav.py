@@ -60,10 +60,10 @@ def opened(server: DavServer, timeout: float = SECONDS) -> Iterator[Any]:
     """A caldav ``DAVClient``. timeout: seconds for each answer. Raises Refused, also for what the
     caller's own requests meet; writing wants ``writing`` around it."""
     server.check()
-    import caldav
+    from caldav.davclient import DAVClient
 
     # Discovery by DNS would ask servers that the person did not name.
-    client = caldav.DAVClient(
+    client = DAVClient(
         server.url,
         username=server.user or None,
         password=server.password or None,

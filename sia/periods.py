@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from datetime import date, timedelta
 
-from sia.timewords import MONTH, WEEKDAY, add_months, parsed
+from sia.timevocabulary import MONTH, WEEKDAY, parsed
+from sia.timewords import add_months
 
 _UNIT = r"(?P<unit>minute|hour|day|week|month|year)"
 _LAST = re.compile(

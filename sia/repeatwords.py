@@ -21,6 +21,7 @@ from sia.timevocabulary import (
     Scan,
     amounts,
     either,
+    parsed,
 )
 
 DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
@@ -90,8 +91,6 @@ def repeat(match: re.Match[str], scan: Scan) -> Piece | None:
         rule = f"FREQ=MONTHLY;{monthday(day)}"
         return Piece(start, end, day=today, rule=rule) if 1 <= day <= 31 else None
     if "yearly" in given:
-        from sia.timewords import parsed
-
         text = re.sub(r"(?<=\d)(?:st|nd|rd|th)\b|\bof\b", " ", given["yearly"])
         first = parsed(text, today, ("en", "de"))
         return Piece(start, end, day=first, rule="FREQ=YEARLY") if first else None

@@ -16,8 +16,8 @@ from zoneinfo import ZoneInfo
 
 from sia import repeats
 from sia.repeatwords import monthday
-from sia.timevocabulary import Clock, Piece
-from sia.timewords import add_months, before, limited, parsed, scan
+from sia.timevocabulary import Clock, Piece, parsed
+from sia.timewords import add_months, before, limited, scan
 
 MOST_TEXT = 4000  # characters that are looked at
 _SLOTS = {  # hours of a part of a day; of today the first that is still to come

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime, time
 
 
 @dataclass(frozen=True)
@@ -128,3 +128,24 @@ def amounts(text: str) -> tuple[tuple[str, float], ...]:
             count = number(match["n"]) + (0.5 if "half" in half else 0.25 if half else 0)
         total[unit] = total.get(unit, 0) + count
     return tuple(total.items())
+
+
+def parsed(text: str, today: date, languages: Iterable[str], prefer: str = "future") -> date | None:
+    """The day that ``text`` as a whole names in one of the languages (dateparser), if any.
+
+    prefer: "future" or "past", where it leaves open which year or week.
+    """
+    from dateparser.date import DateDataParser
+
+    settings = {
+        "RELATIVE_BASE": datetime.combine(today, time()),
+        "PREFER_DATES_FROM": prefer,
+        "DATE_ORDER": "DMY",
+    }
+    data = DateDataParser(languages=list(languages), settings=settings).get_date_data(text)
+    if data.date_obj is None or data.period not in ("day", "week"):
+        return None
+    day = data.date_obj.date()
+    if (day.month, day.day) == (today.month, today.day) and not re.search(r"\d{4}", text):
+        return today  # on 3 March, "3 March" is today and not in a year
+    return day

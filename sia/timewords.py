@@ -10,7 +10,7 @@ from __future__ import annotations
 import calendar
 import re
 from collections.abc import Callable, Iterable
-from datetime import date, datetime, time, timedelta
+from datetime import date, timedelta
 
 from sia.repeatwords import REPEATS, repeat
 from sia.timevocabulary import (
@@ -35,6 +35,7 @@ from sia.timevocabulary import (
     amounts,
     either,
     number,
+    parsed,
 )
 
 _PLACED = re.compile(
@@ -111,27 +112,6 @@ def _numeric(text: str, today: date) -> date | None:
         return day.replace(year=year + 1) if len(numbers) < 3 and day < today else day
     except ValueError:
         return None
-
-
-def parsed(text: str, today: date, languages: Iterable[str], prefer: str = "future") -> date | None:
-    """The day that ``text`` as a whole names in one of the languages (dateparser), if any.
-
-    prefer: "future" or "past", where it leaves open which year or week.
-    """
-    from dateparser.date import DateDataParser
-
-    settings = {
-        "RELATIVE_BASE": datetime.combine(today, time()),
-        "PREFER_DATES_FROM": prefer,
-        "DATE_ORDER": "DMY",
-    }
-    data = DateDataParser(languages=list(languages), settings=settings).get_date_data(text)
-    if data.date_obj is None or data.period not in ("day", "week"):
-        return None
-    day = data.date_obj.date()
-    if (day.month, day.day) == (today.month, today.day) and not re.search(r"\d{4}", text):
-        return today  # on 3 March, "3 March" is today and not in a year
-    return day
 
 
 def _monthday(match: re.Match[str], scan: Scan) -> Piece | None:
