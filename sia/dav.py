@@ -67,7 +67,7 @@ def opened(server: DavServer, timeout: float = SECONDS) -> Iterator[Any]:
         server.url,
         username=server.user or None,
         password=server.password or None,
-        timeout=timeout,
+        timeout=round(timeout),
         enable_rfc6764=False,
     )
     with client, refusing(server):
