@@ -216,9 +216,9 @@ def test_two_damaged_files_within_a_second_are_both_kept(path: Path) -> None:
 def test_a_schema_from_the_future_is_refused_and_left_alone(path: Path) -> None:
     store = Store(path)
     store.save_run(RUN)
-    store.set_meta("schema", "2")
+    store.set_meta("schema", "99")
     store.close()
-    with pytest.raises(ConfigError, match="has schema 2, this program knows 1: upgrade") as caught:
+    with pytest.raises(ConfigError, match="has schema 99, this program knows 3: upgrade") as caught:
         Store(path)
     assert caught.value.exit_code == 78
     db = sqlite3.connect(path)
