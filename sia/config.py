@@ -217,6 +217,25 @@ class DreamConfig(Section):
     """Put a candidate that is proven on trial; otherwise it waits for `sia revisions use`."""
 
 
+class WebConfig(Section):
+    search_url: str = ""
+    """A SearXNG server that offers the format json, such as http://127.0.0.1:8888."""
+
+
+class ShellConfig(Section):
+    policy: Literal["allow", "sandbox", "deny"] = "allow"
+    """How a command that you dictate and confirm is run: as in a terminal of yours, inside
+    bubblewrap's walls, or not at all."""
+    seconds: float = 60.0
+    folder: str = "~"
+    """Where it runs."""
+
+
+class DrivingConfig(Section):
+    socket: str = ""
+    """The Unix socket of the vehicle, relative to the home. Without it nothing here can drive."""
+
+
 class Config(Section):
     person: PersonConfig = PersonConfig()
     model: ModelConfig = ModelConfig()
@@ -234,6 +253,9 @@ class Config(Section):
     files: FilesConfig = FilesConfig()
     notes: NotesConfig = NotesConfig()
     dream: DreamConfig = DreamConfig()
+    web: WebConfig = WebConfig()
+    shell: ShellConfig = ShellConfig()
+    driving: DrivingConfig = DrivingConfig()
 
 
 _CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d"
@@ -251,6 +273,7 @@ _POSITIVE = (
     "queue.rate",
     "loop.turns",
     "scripts.seconds",
+    "shell.seconds",
     "scripts.shown_bytes",
 )
 
