@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from semif.errors import DecisionError
-from sia import actions, record
+from sia import actions, commands, record
 from sia.budget import NOTICE, Budget, relieve
 from sia.entries import (
     ErrorEntry,
@@ -424,6 +424,7 @@ class Steps:
         for script in self.session.scripts():
             if script.run == run and script.status == "running":
                 self.scripts.end(script.id, "cancelled")
+        commands.end(self.home.folder, run.id)
 
     def end_cancelled(self) -> None:
         """End the scripts of runs that were cancelled while no agent ran, or before a crash."""
