@@ -359,7 +359,7 @@ class Agent:
             runs=runs,
             generator=brain.generator,
             budget=self._budget(brain),
-            tree=lambda: self.holder.tree,
+            tree=lambda: self.holder.tree.offered(self.home.setting),
             revision=lambda: brain.decide.revision,
             turns=config.loop.turns,
             since=datetime.now(UTC),

@@ -91,7 +91,7 @@ def _route(options, home, decider, thresholds):
     roots = (options.skills,) if options.skills else home.skill_roots
     if options.skills and not options.skills.is_dir():
         raise UsageError(f"{options.skills} is not a folder of skills")
-    found = tree.load(roots)
+    found = tree.load(roots).offered(home.setting)
     for problem in found.problems:
         print(f"sia: {problem}", file=sys.stderr)
     navigator = Navigator(

@@ -97,11 +97,7 @@ def parse_skill(folder: Path) -> Manifest:
     given = _metadata(path, head)
     words = {key: _word(path, given, key, allowed) for key, allowed in WORDS.items()}
     actions = _list(given, "actions")
-    requires = _list(given, "requires")
-    for requirement in requires:
-        if not REQUIREMENT.fullmatch(requirement):
-            allowed = "config:SECTION.KEY, binary:NAME or socket:PATH"
-            raise MalformedSkill(path, f"sia-requires: {requirement!r} is not {allowed}")
+    requires = _requires(path, given)
     stakes = words["stakes"] or "low"
     script = folder / "skill.py"
     code = (_text(script) or "\n") if script.is_file() else ""
@@ -135,6 +131,21 @@ def parse_category(folder: Path) -> tuple[str, str]:
     path = folder / "CATEGORY.md"
     head, _ = _read(path)
     return _named(path, head, folder.name)
+
+
+def category_requires(folder: Path) -> tuple[str, ...]:
+    """What ``sia-requires`` of ``CATEGORY.md`` names. Raises MalformedSkill."""
+    path = folder / "CATEGORY.md"
+    return _requires(path, _metadata(path, _read(path)[0]))
+
+
+def _requires(path: Path, given: Mapping[str, str]) -> tuple[str, ...]:
+    requires = _list(given, "requires")
+    for requirement in requires:
+        if not REQUIREMENT.fullmatch(requirement):
+            allowed = "config:SECTION.KEY, binary:NAME or socket:PATH"
+            raise MalformedSkill(path, f"sia-requires: {requirement!r} is not {allowed}")
+    return requires
 
 
 def _text(path: Path) -> str:

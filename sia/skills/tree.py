@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from sia.errors import SiaError
-from sia.skills.manifest import MalformedSkill, Manifest, parse_category, parse_skill
+from sia.skills.manifest import (
+    MalformedSkill,
+    Manifest,
+    category_requires,
+    parse_category,
+    parse_skill,
+)
 
 # The watcher looks at its list of changes this often (ms): soon enough for a person who saves a
 # file, and next to nothing of a core.
@@ -29,6 +35,7 @@ class Category:
     description: str
     folder: Path
     skills: tuple[Manifest, ...] = ()  # by name; none yet, where only CATEGORY.md is there
+    requires: tuple[str, ...] = ()  # unmet: hidden, for it is nothing to everyone else
 
 
 @dataclass(frozen=True)
@@ -65,14 +72,23 @@ class Tree:
                 return skill
         raise UnknownSkill(f"there is no skill {id!r}; `sia skills` lists them")
 
+    def offered(self, config_lookup: Callable[[str], Any]) -> Tree:
+        """Without the categories that require what is not there."""
+        kept = tuple(
+            category
+            for category in self.categories
+            if not any(_unmet(requirement, config_lookup) for requirement in category.requires)
+        )
+        return self if len(kept) == len(self.categories) else replace(self, categories=kept)
+
     def available(self, skill: Manifest, config_lookup: Callable[[str], Any]) -> str:
         """Empty when all that the skill requires is there, else what is missing, in one line.
 
         config_lookup: gives the value of a key such as ``email.host``, None or empty when unset.
         """
         for requirement in skill.requires:
+            missing = _unmet(requirement, config_lookup)
             kind, _, name = requirement.partition(":")
-            missing = _missing(kind, name, config_lookup)
             if missing and kind == "config" and self._set_up_by(name.split(".")[0]):
                 missing = f"{name}: run `sia setup {name.split('.')[0]}`"
             if missing:
@@ -85,7 +101,9 @@ class Tree:
         return any((folder / "setup.py").is_file() for folder in folders)
 
 
-def _missing(kind: str, name: str, config_lookup: Callable[[str], Any]) -> str:
+def _unmet(requirement: str, config_lookup: Callable[[str], Any]) -> str:
+    """What is missing, in words; "" where it is there."""
+    kind, _, name = requirement.partition(":")
     if kind == "config":
         section, _, key = name.rpartition(".")
         if config_lookup(name) in (None, "", [], {}):
@@ -156,7 +174,9 @@ def _scan_category(folder: Path, found: _Found) -> bool:
     if (folder / "CATEGORY.md").is_file():
         try:
             name, description = parse_category(folder)
-            found.categories[name] = Category(name, description, folder)
+            found.categories[name] = Category(
+                name, description, folder, requires=category_requires(folder)
+            )
         except MalformedSkill as error:
             found.problems.append(Problem(folder, str(error)))
     skills = False

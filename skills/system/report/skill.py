@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from time import sleep
-from typing import Any
 
+from sia import processes
 from sia.places import size_words
 from sia.skills.api import Ctx, Failed
 
 _SAMPLE = 0.5  # seconds over which processor time is counted
-_TOP = 5
 
 
 def report(ctx: Ctx) -> None:
@@ -22,7 +20,7 @@ def report(ctx: Ctx) -> None:
         r"\b(?:process|programs?\b|apps?\b|top\b|using|uses|eat|hog|tak(?:es|ing))", request
     ):
         by_memory = bool(re.search(r"memory|\bram\b|speicher", request))
-        ctx.say(_processes(by_memory))
+        ctx.say(processes.top(by_memory))
     elif asked:
         ctx.say("\n".join(tell() for tell in asked))
     else:
@@ -92,37 +90,6 @@ def _uptime() -> str:
     parts = [(days, "day"), (hours, "hour"), (minutes, "minute")]
     words = [f"{count} {unit}{'s' * (count != 1)}" for count, unit in parts if count]
     return f"The machine has been up for {', '.join(words) or 'less than a minute'}."
-
-
-def _processes(by_memory: bool) -> str:
-    import psutil
-
-    rows, watched = [], list(psutil.process_iter())
-    if not by_memory:
-        for process in watched:
-            _value(lambda process=process: process.cpu_percent())  # counts from here
-        sleep(_SAMPLE)
-    for process in watched:
-        amount = _value(lambda p=process: p.memory_info().rss if by_memory else p.cpu_percent())
-        name = _value(process.name)
-        if amount and name:
-            rows.append((amount, f"{name} (process {process.pid})"))
-    top = sorted(rows, reverse=True)[:_TOP]
-    if not top:
-        return "No process is using the CPU noticeably."
-    shown = [f"- {who}: {size_words(n, 1024) if by_memory else f'{n:.0f} %'}" for n, who in top]
-    what = "memory" if by_memory else "CPU, where 100 % is one core"
-    return "\n".join([f"Using the most {what}:", *shown])
-
-
-def _value(read: Callable[[], Any]) -> Any:
-    """None where the process has ended or is another person's."""
-    import psutil
-
-    try:
-        return read()
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return None
 
 
 def _percent(part: float, whole: float) -> str:
