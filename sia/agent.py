@@ -54,7 +54,7 @@ from sia.scheduler import Admission, Scheduler
 from sia.scripts import Policy, ScriptLimits, Scripts, default_policy
 from sia.session import Session, last_id, lost_scripts, resume
 from sia.skills.host import WorkerPool, passed_environment
-from sia.skills.tree import TreeHolder
+from sia.skills.tree import Tree, TreeHolder
 from sia.steps import Steps
 from sia.store import Input, Run, Store
 from sia.suggestions import Suggestions
@@ -108,6 +108,7 @@ class Agent:
         self._cancel_run: Callable[[Run], None] = lambda run: self.store.save_run(
             replace(run, status="cancelled", question="", preempts=False)
         )
+        self._tree = self.holder.tree
         self._problems = [*problems, *(str(item) for item in self.holder.tree.problems)]
         self._alarm: Alarm | None = None
 
@@ -305,6 +306,13 @@ class Agent:
             on_change=self._scripts_over.put,
         )
 
+    def _offered(self) -> Tree:
+        """What may be chosen here; the same object as long as that is the same."""
+        tree = self.holder.tree.offered(self.home.setting)
+        if tree != self._tree:
+            self._tree = tree
+        return self._tree
+
     def _build(self, brain: Brain, session: Session, pool: WorkerPool, scripts: Scripts) -> None:
         known = [state.id for state in scripts.adopt()]
         lost_scripts(session, lambda id: (self.home.scripts / id / "script.json").exists())
@@ -359,7 +367,7 @@ class Agent:
             runs=runs,
             generator=brain.generator,
             budget=self._budget(brain),
-            tree=lambda: self.holder.tree.offered(self.home.setting),
+            tree=self._offered,
             revision=lambda: brain.decide.revision,
             turns=config.loop.turns,
             since=datetime.now(UTC),

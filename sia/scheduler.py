@@ -121,11 +121,11 @@ class Scheduler:
         interrupt = by_phase["interrupt"].probs["interrupt"] if "interrupt" in by_phase else 0.0
         preempts, skill = False, ""
         if "interrupt" in by_phase and interrupt >= self._tau("interrupt"):
-            preempts = situation.preemption.yields(source, interrupt)
-            if not preempts:
-                skill, braked = self._brake(text, situation.preemption)
-                answers += braked
-                preempts = bool(skill)
+            # Also where it would yield anyway: "stop!" while driving means the brake, and to end
+            # the process alone would leave the car going.
+            skill, braked = self._brake(text, situation.preemption)
+            answers += braked
+            preempts = bool(skill) or situation.preemption.yields(source, interrupt)
         if situation.question and not situation.options and not preempts:
             said = by_phase.get("answers")
             answered = said is not None and said.probs["yes"] >= self._tau("answers")

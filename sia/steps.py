@@ -424,7 +424,7 @@ class Steps:
         for script in self.session.scripts():
             if script.run == run and script.status == "running":
                 self.scripts.end(script.id, "cancelled")
-        commands.end(self.home.folder, run.id)
+        commands.end(self.home.folder, run)
 
     def end_cancelled(self) -> None:
         """End the scripts of runs that were cancelled while no agent ran, or before a crash."""

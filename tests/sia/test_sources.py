@@ -157,12 +157,13 @@ def test_a_brake_interrupts_whatever_the_source_and_only_for_itself(source: str)
     assert admission.action in ("queue", "hold") and "navigate_skill" not in asked
 
 
-def test_no_brake_is_asked_of_what_may_interrupt_by_itself() -> None:
-    admission, asked = admit(
-        "stop", "typed", Situation(RUNNING, Preemption("typed", (), 0, BRAKES))
-    )
+def test_a_brake_is_asked_about_too_where_the_process_would_yield_by_itself() -> None:
+    situation = Situation(RUNNING, Preemption("typed", (), 0, BRAKES))
+    admission, asked = admit("stop", "typed", situation, brake="brake")
+    assert (admission.action, admission.skill) == ("preempt", "demo/brake")
+    admission, asked = admit("look here", "typed", situation)
     assert (admission.action, admission.skill) == ("preempt", "")
-    assert "navigate_skill" not in asked
+    assert "navigate_skill" in asked
 
 
 @pytest.mark.parametrize("source", ["event", "skill", "concern", "timer"])
