@@ -126,8 +126,8 @@ def verified(folder: Path, target: Path, kind: str) -> dict[str, str]:
         if kind == "zip":
             with zipfile.ZipFile(target) as archive:
                 for item in archive.infolist():
-                    with archive.open(item) as data:  # checks its CRC too
-                        sums[item.filename.removeprefix(root)] = _sum(data)
+                    with archive.open(item) as packed:  # checks its CRC too
+                        sums[item.filename.removeprefix(root)] = _sum(packed)
         else:
             with tarfile.open(target, "r:gz") as archive:
                 for member in archive:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from time import sleep
 from typing import Any
 
@@ -35,10 +36,10 @@ def top(by_memory: bool, most: int = 5) -> str:
     rows, watched = [], list(psutil.process_iter())
     if not by_memory:
         for process in watched:
-            _value(lambda process=process: process.cpu_percent())  # counts from here
+            _value(process.cpu_percent)  # counts from here
         sleep(_SAMPLE)
     for process in watched:
-        amount = _value(lambda p=process: p.memory_info().rss if by_memory else p.cpu_percent())
+        amount = _value(partial(_amount, process, by_memory))
         name = _value(process.name)
         if amount and name:
             rows.append((amount, f"{name} (process {process.pid})"))
@@ -108,6 +109,10 @@ def status(program: Program) -> str:
     except psutil.NoSuchProcess:
         return ""
     return "" if found == psutil.STATUS_ZOMBIE else str(found)
+
+
+def _amount(process: Any, by_memory: bool) -> float:
+    return process.memory_info().rss if by_memory else process.cpu_percent()
 
 
 def _value(read: Callable[[], Any]) -> Any:

@@ -26,6 +26,10 @@ CATEGORIES = {
     "files": "Files and folders: find, sort, move.",
     "notes": "Notes and lists to write down.",
     "response": "Talk: answer, explain, say what SIA can do.",
+    "calculator": "Sums, percentages, unit conversion.",
+    "driving": "Drive the car: go, slow down, stop.",
+    "shell": "Terminal: run commands and scripts on this machine.",
+    "web": "Search and open web pages.",
 }
 
 
@@ -199,10 +203,13 @@ def test_categories(skills: Path) -> None:
 def test_every_skill_can_be_loaded_and_picked(skills: Path) -> None:
     manifests = [parse_skill(path.parent) for path in sorted(skills.glob("*/*/SKILL.md"))]
     assert {manifest.id for manifest in manifests} >= {
-        "calendar/add", "calendar/free", "calendar/move", "calendar/show", "contacts/add",
-        "contacts/find", "email/compose", "files/find", "files/organize", "notes/write",
-        "reminders/cancel", "reminders/list", "reminders/set", "reminders/snooze",
-        "response/reply", "system/report", "system/stop",
+        "calculator/compute", "calculator/convert", "calendar/add", "calendar/free",
+        "calendar/move", "calendar/show", "contacts/add", "contacts/find", "driving/decelerate",
+        "driving/drive", "email/compose", "email/read", "email/reply", "email/search",
+        "email/summarize", "files/archive", "files/find", "files/organize", "notes/find",
+        "notes/write", "reminders/cancel", "reminders/list", "reminders/set", "reminders/snooze",
+        "response/rejection", "response/reply", "shell/run", "system/processes", "system/report",
+        "system/services", "system/stop", "system/updates", "web/feed", "web/fetch", "web/search",
     }  # fmt: skip
     descriptions = [manifest.description for manifest in manifests]
     assert len(set(descriptions)) == len(descriptions)
@@ -213,3 +220,4 @@ def test_every_skill_can_be_loaded_and_picked(skills: Path) -> None:
     mail = outside["email/compose"]
     assert (mail.stakes, mail.requires) == ("high", ("config:email.host",))
     assert outside["calendar/add"].requires == ("config:calendar.url",)
+    assert outside["shell/run"].stakes == "high"

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from semif.jsonl import sync_folder
+from sia import notes
 from sia.skills.api import Ctx, Failed, Finished
 
 _I = re.IGNORECASE | re.DOTALL
@@ -15,6 +16,13 @@ _TO_LIST = re.compile(
     r"(?:add|put|write|append|note|setze?|schreibe?)\s+(?P<text>.+?)\s+"
     r"(?:to|on|onto|in|into|auf)\s+(?:(?:my|the|our|die|meine|unsere)\s+)?"
     r"(?P<title>[^,.:;]*?(?:list|notes?|liste))\W*",
+    _I,
+)
+# "append X to the note (called) Y", "add to my note Y: X": the note is named outright.
+_TO_NOTE = re.compile(
+    r"(?:add|append|put|write)\s+(?:(?P<text>.+?)\s+)?(?:to|in|into)\s+(?:(?:my|the|our)\s+)?note\s+"
+    r"(?:(?:called|named|titled|about|on)\s+)?(?:[\"“](?P<quoted>[^\"”]+)[\"”]|(?P<title>[^:\"“”]+?))"
+    r"(?:\s*:\s*(?P<after>.+))?\W*",
     _I,
 )
 _NAMED = re.compile(
@@ -45,7 +53,9 @@ def understand(ctx: Ctx) -> None:
     lines = [f"- {item}\n" for item in _items(text)] if listed else [f"{text}\n"]
     start = f"# {file.stem}\n\n" if size == 0 else "" if listed else "\n"
     added = ("" if ended else "\n") + start + "".join(lines)
-    ctx.state.update(file=file.name, size=size, added=added, text=text)
+    ctx.state.update(
+        file=str(file.relative_to(ctx.folders.notes)), size=size, added=added, text=text
+    )
 
 
 def save(ctx: Ctx) -> None:
@@ -80,14 +90,15 @@ def _read(request: str) -> tuple[str, str, bool]:
     """(title, text, whether it goes on a list); what the request does not say is empty."""
     line = " ".join(request.split())
     line = line[_POLITE.match(line).end() :]
-    for pattern in (_TO_LIST, _NAMED, _PLAIN):
+    for pattern in (_TO_NOTE, _TO_LIST, _NAMED, _PLAIN):
         match = pattern.fullmatch(line)
         if match:
             found = match.groupdict()
             names = (found.get(name) for name in ("quoted", "title", "list"))
             title = next(filter(None, names), "").strip()
             listed = bool(re.search(r"list[es]?$", title, re.IGNORECASE))
-            return title[:1].upper() + title[1:], found["text"].strip(" ,"), listed
+            text = " ".join(filter(None, (found.get("text"), found.get("after"))))
+            return title[:1].upper() + title[1:], text.strip(" ,"), listed
     return "", line, False
 
 
@@ -100,14 +111,12 @@ def _items(text: str) -> list[str]:
 
 
 def _file(folder: Path, title: str) -> Path:
-    """The note of that title, in any case, or the path of a new one."""
+    """The note of that title, in any case and however deep it lies, or the path of a new one."""
     stem = re.sub(r"[\x00-\x1f\x7f/\\:*?\"<>|]+", " ", title)
     stem = " ".join(stem.split()).strip(" .").encode()[:120].decode("utf-8", "ignore").strip()
     stem = stem[:1].upper() + stem[1:] or "Note"
-    for file in sorted(folder.glob("*.md")) if folder.is_dir() else ():
-        if file.stem.casefold() == stem.casefold():
-            return file
-    return folder / f"{stem}.md"
+    there = notes.called(folder, stem) if folder.is_dir() else None
+    return there or folder / f"{stem}.md"
 
 
 def _end(file: Path) -> tuple[int, bool]:
