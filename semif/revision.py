@@ -180,7 +180,7 @@ def _copy(source: Path, target: Path) -> None:
 
 def shipped() -> Path:
     """The folder of the revision that comes with the package."""
-    return Path(str(files("semif"))) / "revisions" / "second"
+    return Path(str(files("semif"))) / "revisions" / "third"
 
 
 def untuned(source: Source, readout: Readout) -> Revision:
