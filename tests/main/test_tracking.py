@@ -140,7 +140,7 @@ def test_a_missing_skill_is_suggested_dropped_in_and_does_it(home: Path, agent) 
 
 @pytest.mark.model
 @pytest.mark.xfail(
-    strict=False, reason="the shipped revision finds 8 of 10 before the skill is there"
+    strict=False, reason="8 of 10 before the skill is there"
 )
 def test_other_words_for_it_go_the_same_way(home: Path) -> None:
     """9 of 10, before the skill is there and after."""
