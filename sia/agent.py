@@ -105,12 +105,11 @@ class Agent:
             self.store, home.tasks / "reminders", str(home.zone), self._reminders_changed
         )
         self.reminders.restore()
-        self._cancel_run: Callable[[Run], None] = lambda run: self.store.save_run(
-            replace(run, status="cancelled", question="", preempts=False)
-        )
         self._tree = self.holder.tree
+        self._end_scripts: Callable[[str], None] = lambda run: None  # at the start, see `_build`
         self._problems = [*problems, *(str(item) for item in self.holder.tree.problems)]
         self._alarm: Alarm | None = None
+        self._pinned = ""  # the revision that the models are loaded by
 
     # events
 
@@ -170,7 +169,7 @@ class Agent:
             old = self.store.run(wanted.instead) if wanted.instead else None
             cancelled = old if old and old.status == "asking" else None
             if cancelled:
-                self._cancel_run(cancelled)
+                self.store.save_run(queues.cancelled(cancelled))
             item = Input(
                 self.store.next_id("i"), self.store.next_id("r"), "typed", wanted.text, now
             )
@@ -184,6 +183,7 @@ class Agent:
                     run.id, found.action, found.ordinal, found.method, found.value
                 )
         if cancelled:
+            self._end_scripts(cancelled.id)  # unguarded: it may take some seconds
             self.emit(Ended(cancelled.id, "cancelled"))
         self.emit(Admitted(run.id, "run", run.text, run.urgency))
         if run.skill:
@@ -213,6 +213,7 @@ class Agent:
             self.emit(Notice(text, "warning"))
         self._tell_undelivered()
         self._tell_rolled_back()
+        self._pinned = Registry(self.home.revisions).current().id
         self.brain = self._load(self.home, self.options.manual, self.options.model, self._warn)
         session = self._session()
         self.home.learn_secrets()  # before anything is shown to a model or written
@@ -240,7 +241,9 @@ class Agent:
         self.holder.watch(self._stop_watch, self._skills_changed)
         self._alarm = Alarm(self._next_due, self._ring, self.loop.fail)
         self._alarm.start()
-        trial.watch(Registry(self.home.revisions), self._stop_watch, self._swapped)
+        trial.watch(
+            Registry(self.home.revisions), self._pinned, self._stop_watch, self._swapped
+        )
         self._intake.start()
         self._inlets.start()
         self.emit(Ready(self.brain.decide.revision))
@@ -335,7 +338,7 @@ class Agent:
                 prices=Prices.of(config.generator),
                 new_id=new_row_id,
                 answerable=lambda: not self.loop.finished,
-                cancel_run=lambda run: steps.cancel_run(run),
+                end_scripts=lambda run: steps.end_scripts(run),
                 hand_over=lambda text, within: self._intake.submit(text, "skill", within),
                 yes=self.options.yes,
             ),
@@ -373,7 +376,7 @@ class Agent:
             since=datetime.now(UTC),
         )
         steps.end_cancelled()
-        self._cancel_run = steps.cancel_run
+        self._end_scripts = steps.end_scripts
         recorder = Recorder(self.home, self.store, session, decisions)
         with self._guard:
             queue = Queue(self.store, config.queue.rate, self.now())
@@ -391,7 +394,8 @@ class Agent:
                 self._intake.close()
             if self._early_stop is not None:
                 self.loop.stop(self._early_stop)
-        trial.end(Registry(self.home.revisions), brain.decide, self.loop.probe)
+        registry = Registry(self.home.revisions)
+        trial.end(registry, brain.revision.id, brain.decide, self.loop.probe)
 
     def _budget(self, brain: Brain) -> Budget:
         config = self.home.config

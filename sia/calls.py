@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from semif.errors import DecisionError
 from semif.types import Answer, Decider, Decision, Option
-from sia import questions, repeats
+from sia import questions, queue, repeats
 from sia.account import Account, Prices
 from sia.errors import OverLimit
 from sia.events import Ended, Notice
@@ -53,7 +53,7 @@ class Services:
     prices: Prices
     new_id: Callable[[], str]
     answerable: Callable[[], bool]
-    cancel_run: Callable[[Run], None]
+    end_scripts: Callable[[str], None]
     hand_over: Callable[[str, Callable[[str], None]], str]
     yes: bool = False
 
@@ -307,16 +307,17 @@ class Calls:
         return [run.text for run in self._displaced()]
 
     def _call_cancel_interrupted(self, ordinal: int) -> list[str]:
-        displaced = self._displaced()
-        texts = [run.text for run in displaced]
         # Committed at once with its result: entered again after a crash it says the same.
         with self._services.store.transaction():
+            displaced = self._displaced()
+            texts = [run.text for run in displaced]
             for run in displaced:
-                self._services.cancel_run(run)
+                self._services.store.save_run(queue.cancelled(run))
             self._services.store.save_result(
                 self._run.id, self._action, ordinal, "cancel_interrupted", texts
             )
-        for run in displaced:
+        for run in displaced:  # not in the commit: what is typed meanwhile is kept all the same
+            self._services.end_scripts(run.id)
             self._turn.after.append(Notice(f"cancelled: {run.text}"))
             self._turn.after.append(Ended(run.id, "cancelled"))
         return texts

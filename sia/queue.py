@@ -165,8 +165,12 @@ def drop(store: Store, id: str, current: str = "") -> Run:
         run = _open(store, id)
         if id == current:
             raise SiaError(f"{id} is being worked now; tell the agent to stop")
-        store.save_run(replace(run, status="cancelled", question="", preempts=False))
+        store.save_run(cancelled(run))
     return run
+
+
+def cancelled(run: Run) -> Run:
+    return replace(run, status="cancelled", question="", preempts=False)
 
 
 def raise_urgency(store: Store, id: str, urgency: float, current: str = "") -> Run:

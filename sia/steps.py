@@ -188,10 +188,13 @@ class Steps:
             return
         if not run.skill:
             self._navigate(turn, run, iteration.figures.time, cancel)
-        elif not self.reads(run):
-            self._act(turn, run, iteration, cancel)
+            return
+        tree = self.tree()  # one for all of the turn: another may come at any moment
+        skill = _worked_by(run, tree)
+        if skill is None or not skill.has_code:
+            self._write(turn, run, skill, iteration, cancel)
         else:
-            self._write(turn, run, iteration, cancel)
+            self._act(turn, run, skill, tree, iteration, cancel)
 
     def unreviewed(self) -> bool:
         """Whether an idle turn is wanted: skills are new, and requests wait for one."""
@@ -201,15 +204,15 @@ class Steps:
         """Whether the generator works this run: no skill covers it, or the skill is a prompt."""
         if not run.skill:
             return False
-        skill = self._skill(run)
+        skill = _worked_by(run, self.tree())
         return skill is None or not skill.has_code
 
     def preemption(self, run: Run) -> Preemption:
         """What it takes to displace ``run``."""
-        skill = self._skill(run)
+        tree = self.tree()
+        skill = _worked_by(run, tree)
         if skill is None:
             return Preemption(run.source)
-        tree = self.tree()
         brakes = [
             (other.id, other.description)
             for other in tree.category(skill.category).skills
@@ -219,25 +222,18 @@ class Steps:
         tau = self.home.config.intake.high_stakes if skill.stakes == "high" else 0.0
         return Preemption(run.source, skill.interrupted_by, tau, tuple(brakes))
 
-    def _skill(self, run: Run) -> Manifest | None:
-        if run.skill in ("", UNCOVERED):
-            return None
-        try:
-            return self.tree().skill(run.skill)
-        except UnknownSkill:
-            return None
-
     def _navigate(self, turn: Turn, run: Run, now: datetime, cancel: Cancel) -> None:
+        tree = self.tree()  # one for all of the way: another may come at any moment
         try:
-            found = self._find(turn, run, now, cancel)
+            found = self._find(turn, run, tree, now, cancel)
         except DecisionError as error:
             self._end(turn, run, "failed", f"I could not decide what to do: {error}")
             return
         if found is None:  # a question about a new category is open, or something goes first
             return
         route, noted = found
-        skill = self.tree().skill(route.skill) if route.skill != UNCOVERED else None
-        missing = self.tree().available(skill, self.home.setting) if skill else ""
+        skill = tree.skill(route.skill) if route.skill != UNCOVERED else None
+        missing = tree.available(skill, self.home.setting) if skill else ""
         self._add_step(run, route.skill, "", "done", route.suggestion)
         run = replace(run, skill=route.skill)
         if missing:
@@ -254,7 +250,7 @@ class Steps:
                 self.session.add(lambda id: Note(id, text))
 
     def _find(
-        self, turn: Turn, run: Run, now: datetime, cancel: Cancel
+        self, turn: Turn, run: Run, tree: Tree, now: datetime, cancel: Cancel
     ) -> tuple[Route, str] | None:
         """The way of a request, and the id of the suggestion where no skill covers it; None when
         it is not found in this turn."""
@@ -262,10 +258,10 @@ class Steps:
         route, proposal = self.uncovered.begun(run), None
         new = route is None
         if route is None:
-            route = self.navigator.route(run.text, self.tree())
+            route = self.navigator.route(run.text, tree)
             turn.decided += [(answer, source) for answer in route.answers]
         if route.suggestion == CREATE_CATEGORY:
-            found = self.uncovered.categorise(turn, run, route, self.tree(), now, cancel)
+            found = self.uncovered.categorise(turn, run, route, tree, now, cancel)
             if found and found[0] is not route:
                 turn.decided += [(answer, source) for answer in found[0].answers]
             if found is None:
@@ -299,14 +295,21 @@ class Steps:
         words = Text.of(redact(text))
         self.session.add(lambda id: WriteStdout(id, run.id, words))
 
-    def _act(self, turn: Turn, run: Run, iteration: Iteration, cancel: Cancel) -> None:
-        skill = self._skill(run)
+    def _act(
+        self,
+        turn: Turn,
+        run: Run,
+        skill: Manifest,
+        tree: Tree,
+        iteration: Iteration,
+        cancel: Cancel,
+    ) -> None:
         action = self.runs.next(run, skill)
         if not action:
             self._end(turn, run, "failed", f"The skill {skill.id} changed meanwhile: ask again.")
             return
         now = iteration.figures.time
-        outcome = self.runs.act(run, skill, self.tree(), turn, now, cancel)
+        outcome = self.runs.act(run, skill, tree, turn, now, cancel)
         status = "waiting" if outcome.kind == "suspended" else outcome.kind
         self._add_step(run, run.skill, action, status, outcome.message)
         for _, text in turn.messages:
@@ -317,9 +320,16 @@ class Steps:
 
     # the generator's turns
 
-    def _write(self, turn: Turn, run: Run, iteration: Iteration, cancel: Cancel) -> None:
+    def _write(
+        self,
+        turn: Turn,
+        run: Run,
+        skill: Manifest | None,
+        iteration: Iteration,
+        cancel: Cancel,
+    ) -> None:
         # Asked again here: since its navigation the skill, or the generator, may have changed.
-        if run.skill != UNCOVERED and self._skill(run) is None:
+        if run.skill != UNCOVERED and skill is None:
             self._end(turn, run, "failed", f"The skill {run.skill} is gone: ask again.")
             return
         if "act" not in self.generator.proven:
@@ -329,7 +339,6 @@ class Steps:
             text = f"I stopped after {run.turns} turns without coming to an end: {run.text}"
             self._end(turn, run, "failed", text)
             return
-        skill = self._skill(run)
         if skill and (why := self.runs.over(run, skill)):
             self._over_budget(turn, run, skill, why, iteration.figures.time)
             return
@@ -414,13 +423,8 @@ class Steps:
 
     # runs that end from outside
 
-    def cancel_run(self, run: Run) -> None:
-        """End a waiting run for good, and its scripts."""
-        self.store.save_run(replace(run, status="cancelled", question="", preempts=False))
-        self.end_scripts(run.id)
-
     def end_scripts(self, run: str) -> None:
-        """End the scripts of a run; on any thread."""
+        """End the scripts of a run, which may take some seconds; on any thread."""
         for script in self.session.scripts():
             if script.run == run and script.status == "running":
                 self.scripts.end(script.id, "cancelled")
@@ -437,12 +441,23 @@ class Steps:
         """Nobody will answer any more what was asked here: enter those runs again, so that they end
         or say so. False when there are none."""
         # A question of an earlier session stays: whoever was asked may come back to it.
-        asking = [run for run in self.store.runs("asking") if run.requeued >= self.since]
-        for run in asking:
-            if run.open_question.get("method") == "stdin":
-                self._error("no more input will come; end with <write_stdout>")
-            self.store.save_run(replace(run, status="waiting", question=""))
+        with self.store.transaction():  # what is cancelled or answered meanwhile stays so
+            asking = [run for run in self.store.runs("asking") if run.requeued >= self.since]
+            for run in asking:
+                if run.open_question.get("method") == "stdin":
+                    self._error("no more input will come; end with <write_stdout>")
+                self.store.save_run(replace(run, status="waiting", question=""))
         return bool(asking)
+
+
+def _worked_by(run: Run, tree: Tree) -> Manifest | None:
+    """The skill that was found for ``run``; None where there is none, or it is gone."""
+    if run.skill in ("", UNCOVERED):
+        return None
+    try:
+        return tree.skill(run.skill)
+    except UnknownSkill:
+        return None
 
 
 def _seen(script: Script, state: ScriptState) -> Script:

@@ -16,12 +16,13 @@ from semif.types import Decider
 ROWS = 12  # of the golden set
 
 
-def end(registry: Registry, decider: Decider, turn: Callable[[], None]) -> None:
-    """End the trial of the pinned revision, if it is on one. ``turn`` takes a turn and records it.
+def end(registry: Registry, loaded: str, decider: Decider, turn: Callable[[], None]) -> None:
+    """End the trial of the ``loaded`` revision, if it is on one. ``turn`` takes a turn and records
+    it. One that was pinned since the models were loaded is not judged by them.
 
     Raises ModelError when the revision does not say what it said when it was proven.
     """
-    if (id_ := registry.pending()) is None:
+    if (id_ := registry.pending()) != loaded:
         return
     # A server may decide instead, with a revision of its own.
     if decider.revision == id_:
@@ -45,17 +46,24 @@ def _smoke(folder: Path, decider: Decider) -> None:
 
 
 def watch(
-    registry: Registry, stop_event: threading.Event, on_swap: Callable[[str], None]
+    registry: Registry, pinned: str, stop_event: threading.Event, on_swap: Callable[[str], None]
 ) -> threading.Thread:
-    """Calls ``on_swap`` with the id when another revision is pinned, on a thread of its own."""
-    pinned = registry.current().id
+    """Calls ``on_swap`` with the id when another revision than ``pinned`` is, on a thread of its
+    own."""
 
     def look() -> None:
         from watchfiles import watch as changes
 
         registry.folder.mkdir(parents=True, exist_ok=True)
         folder = registry.folder
-        for _ in changes(folder, stop_event=stop_event, recursive=False, yield_on_timeout=False):
+        first = True
+        for changed in changes(
+            folder, stop_event=stop_event, recursive=False, yield_on_timeout=True
+        ):
+            # The first time without a change too: what came before the watch was up.
+            if not changed and not first:
+                continue
+            first = False
             try:
                 id_ = registry.current().id
             except ModelError:

@@ -61,12 +61,14 @@ def test_what_it_said_when_it_was_proven_it_must_still_say(tmp_path, monkeypatch
     decider.revision = "0123456789ab"
     written("a", other=4)  # two of the twelve
     with pytest.raises(ModelError, match="decides 83% of 12 golden rows") as caught:
-        trial.end(registry, decider, lambda: turns.append(1))
+        trial.end(registry, decider.revision, decider, lambda: turns.append(1))
     assert caught.value.exit_code == 78 and not turns and registry.pending()
     written("a", other=2)
-    trial.end(registry, decider, lambda: turns.append(1))
+    trial.end(registry, "another", decider, lambda: turns.append(1))
+    assert not turns and registry.pending()  # pinned after the other one was loaded
+    trial.end(registry, decider.revision, decider, lambda: turns.append(1))
     assert turns == [1] and registry.pending() is None
-    trial.end(registry, decider, lambda: turns.append(2))
+    trial.end(registry, decider.revision, decider, lambda: turns.append(2))
     assert turns == [1]  # no trial, no turn
 
 
