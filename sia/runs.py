@@ -185,11 +185,11 @@ class _Work:
         if outcome.kind != "done":
             raise _Instead(outcome)
         value = outcome.value
-        if seen and value != seen["last"]:
+        if seen and "last" in seen and value != seen["last"]:
             changed = assess.changes(seen["last"], value)
             what = f"While this was interrupted, something changed ({changed})."
             self._agreed(OBSERVE, self.run.attempt, f"{what} Go on with: {self.run.text}?")
-        self._keep_seen(seen["first"] if seen else value, value)
+        self._keep_seen(seen["first"] if seen else value, last=value)
 
     def _predict(self) -> None:
         """Whether this will work, before it is done; where it matters and that is in doubt, the
@@ -198,8 +198,8 @@ class _Work:
         # Asked only where the revision was taught it, and where there is something to see.
         if "predict" not in thresholds or not (skill.has_observe or skill.careful):
             return
-        seen = self._seen()
-        parts = [assess.words(value) for value in (seen and seen["last"], self._state()) if value]
+        last = (self._seen() or {}).get("last")
+        parts = [assess.words(value) for value in (last, self._state()) if value]
         calls = self._calls(PREDICT)
         try:
             given = {"ordinal": 1, "observed": "; ".join(parts) or "nothing"}
@@ -320,14 +320,24 @@ class _Work:
         """The run after an action that is done: on to the next, or to its end."""
         if self.run.step < len(self.skill.actions):
             if self.skill.has_observe:
-                outcome, seen = self._look(), self._seen()
-                if outcome.kind == "done" and seen:
-                    self._keep_seen(seen["first"], outcome.value)
+                self._observe_after()
             return self.run
-        if self._judges():  # in a turn of its own: what was done is said meanwhile
-            self.turn.results.append(Result(ASSESS, 0, ASSESS, True))
-            return self.run
-        return self._closed()
+        if not self._judges():
+            try:
+                return self._closed()
+            except _Instead:  # interrupted: what was done is checked when it goes on
+                pass
+        # In a turn of its own: what was done is said meanwhile.
+        self.turn.results.append(Result(ASSESS, 0, ASSESS, True))
+        return self.run
+
+    def _observe_after(self) -> None:
+        """How the world was left; not known where the look was interrupted or failed, so that what
+        the run did itself is not taken for a change by another."""
+        outcome, seen = self._look(), self._seen()
+        if seen:
+            last = {"last": outcome.value} if outcome.kind == "done" else {}
+            self._keep_seen(seen["first"], **last)
 
     # the end
 
@@ -357,11 +367,13 @@ class _Work:
 
     def _verified(self) -> Verdict | None:
         """The skill's own check of the world; only its plain no, or a Failed that names a cause, is
-        a failure."""
+        a failure. Raises _Instead when cut off."""
         calls = self._calls(VERIFY)
         outcome = self.runs.pool.run(
             self.skill, VERIFY, self._payload(), calls.answer, LOOK_SECONDS, self.cancel
         )
+        if outcome.kind == "cancelled":
+            raise _Instead(outcome)
         by = self.skill.id
         if outcome.kind == "done" and isinstance(outcome.value, bool):
             return Verdict(outcome.value, "verified", by, "" if outcome.value else "unknown")
@@ -477,13 +489,13 @@ class _Work:
         )
 
     def _seen(self) -> dict[str, Any] | None:
-        """What was observed: first, last, and in which attempt."""
+        """What was observed: first, last (if that is known), and in which attempt."""
         fresh = [item.value for item in self.turn.results if (item.action, item.ordinal) == SEEN]
         kept = self._store.result(self.run.id, *SEEN)
         return fresh[-1] if fresh else kept[2] if kept else None
 
-    def _keep_seen(self, first: Any, last: Any) -> None:
-        value = {"attempt": self.run.attempt, "first": first, "last": last}
+    def _keep_seen(self, first: Any, **last: Any) -> None:
+        value = {"attempt": self.run.attempt, "first": first, **last}
         self.turn.results.append(Result(*SEEN, OBSERVE, value))
 
     def _touched(self) -> bool:
