@@ -1,8 +1,8 @@
 """The record of a turn, on disk before its effects are followed by the next.
 
-Order: decision rows, one commit of the database, the iteration file; each synced. The commit also
-holds the iteration's bytes, so that a crash before the file is written loses nothing: at the next
-start it is written from there.
+Order: decision rows, labels, one commit of the database, the iteration file; each synced. The
+commit also holds the iteration's bytes, so that a crash before the file is written loses nothing:
+at the next start it is written from there.
 """
 
 from __future__ import annotations

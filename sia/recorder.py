@@ -1,4 +1,5 @@
-"""Writes a turn down: decision rows, database, iteration file, in this order, each synced."""
+"""Writes a turn down: decision rows, labels, database, iteration file, in this order, each synced.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from semif.types import Answer
 from sia import record
 from sia.context import state_text, to_xml
 from sia.entries import DecisionView, Iteration, Text
+from sia.events import Asked
 from sia.home import Home
 from sia.prompt import VERSION, prompt
 from sia.session import Session
@@ -58,6 +60,8 @@ class Recorder:
         iteration = self._complete(turn, iteration)
         fresh = [(answer, source) for answer, source in turn.decided if id(answer) not in logged]
         self._decisions.append([answer for answer, _ in fresh], turn.run.id if turn.run else "")
+        # With the commit the run is over, and says nothing of its decisions any more.
+        append_labels(self._home.labels, turn.labels)
         xml = to_xml(iteration)
         session, store = self._session, self._store
         session.n = iteration.n
@@ -65,6 +69,7 @@ class Recorder:
             messages = [(store.add_message(run, text), run, text) for run, text in turn.messages]
             store.drop_messages(shown)
             if turn.run:
+                self._heard_meanwhile(turn)
                 store.save_run(turn.run)
                 self._save_results(turn)
                 store.drop_taken(turn.taken)
@@ -75,7 +80,6 @@ class Recorder:
             store.save_unfiled(session.name, iteration.n, xml)
         session.saved(iteration.entries)
         record.write_iteration(self._home.contexts, session.name, iteration.n, xml)
-        append_labels(self._home.labels, turn.labels)
         return messages
 
     def _complete(self, turn: Turn, iteration: Iteration) -> Iteration:
@@ -94,6 +98,14 @@ class Recorder:
             system_sha256=text.system_sha256,
             prompt_sha256=text.sha256,
         )
+
+    def _heard_meanwhile(self, turn: Turn) -> None:
+        """Input that came since the turn found none to read: there is nothing to ask for."""
+        run = turn.run
+        asks = run.status == "asking" and run.open_question.get("method") == "stdin"
+        if asks and self._store.stdin_count(run.id):
+            turn.run = replace(run, status="running", question="")
+            turn.after = [event for event in turn.after if not isinstance(event, Asked)]
 
     def _save_results(self, turn: Turn) -> None:
         if turn.anew:
