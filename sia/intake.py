@@ -19,7 +19,7 @@ from sia.loop import Arrival, Loop
 from sia.queue import Queue
 from sia.scheduler import Admission, Scheduler
 from sia.sources import SOURCES, Limiter
-from sia.store import Input, Run, Store
+from sia.store import OPEN, Input, Run, Store
 
 INPUT_LIMIT = 100_000  # characters
 
@@ -153,11 +153,18 @@ class Intake:
         except DecisionError as error:
             self._refuse(item, str(error))
             return
-        if admission.action == "hold":
+        if admission.action == "hold" or (
+            admission.action in ("run", "queue", "ignore") and self._behind(item)
+        ):
             with self._wake:
                 self._held.append(item)
             return
         self._keep(item, admission)
+
+    def _behind(self, item: Input) -> bool:
+        """Whether an earlier one is still held: the process ended while this one was decided."""
+        first = self._held[0] if self._held else item
+        return SOURCES[item.source].held and int(first.id[1:]) < int(item.id[1:])
 
     def _refuse(self, item: Input, reason: str) -> None:
         self._store.drop_input(item.id)
@@ -214,7 +221,17 @@ class Intake:
             case "answer":
                 return self._answer(admission, item.time)
             case "stdin":
-                self._store.add_stdin(admission.run, item.text)
+                return self._unread(admission, item)
+        return admission
+
+    def _unread(self, admission: Admission, item: Input) -> Admission:
+        """Keep it for the process that reads, if it has not come to its end or asked meanwhile."""
+        run = self._store.run(admission.run)
+        if run is None or run.status not in OPEN:
+            return replace(admission, action="ignore", run="")
+        if run.open_question.get("method") == "stdin":
+            return self._answer(replace(admission, action="answer", text=item.text), item.time)
+        self._store.add_stdin(run.id, item.text)
         return admission
 
     def _answer(self, admission: Admission, time: datetime) -> Admission:

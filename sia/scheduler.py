@@ -137,7 +137,9 @@ class Scheduler:
         if not request:
             if situation.reads:
                 return Admission("stdin", urgency, answers, run=situation.process.run)
-            return Admission("ignore", urgency, answers)
+            # What is held may answer what the process is yet to ask.
+            waits = source.held and situation.process is not None
+            return Admission("hold" if waits else "ignore", urgency, answers)
         if situation.process is None:
             return Admission("queue" if situation.question else "run", urgency, answers)
         return Admission("hold" if source.held else "queue", urgency, answers)
