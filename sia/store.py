@@ -141,6 +141,8 @@ _RUN_SELECT = f"SELECT {', '.join(_RUN_FIELDS)} FROM runs"
 def _encode(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
+    if isinstance(value, str):
+        return _whole(value)
     return int(value) if isinstance(value, bool) else value
 
 

@@ -214,7 +214,10 @@ class Uncovered:
 
     def _same(self, turn: Turn, run: Run, items: list[Suggestion]) -> int:
         last = items[-EARLIER:]
-        number, answers = self.navigator.repeated(run.text, [item.query for item in last])
+        try:
+            number, answers = self.navigator.repeated(run.text, [item.query for item in last])
+        except DecisionError:  # one of them is too long to be read beside this one
+            return -1
         turn.decided += [(answer, run.id) for answer in answers]
         return number if number < 0 else len(items) - len(last) + number
 
