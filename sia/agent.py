@@ -160,8 +160,9 @@ class Agent:
     def again(self, wanted: Again) -> str:
         """Work a request anew; its run id. A run whose place it takes is cancelled where it still
         waits for an answer. Raises UsageError where the skill is not there or lacks something."""
-        skill = self.holder.tree.skill(wanted.skill) if wanted.skill else None
-        missing = self.holder.tree.available(skill, self.home.setting) if skill else ""
+        tree = self._offered()
+        skill = tree.skill(wanted.skill) if wanted.skill else None
+        missing = tree.available(skill, self.home.setting) if skill else ""
         if missing:
             raise UsageError(f"I cannot do that yet: {missing}")
         now = datetime.now(UTC)

@@ -29,6 +29,11 @@ def opened(home: Path, tasks: Path, work: Path, seconds: float | None) -> Script
     )
 
 
+def runs(home: Path) -> set[str]:
+    """The runs of which commands are there."""
+    return {path.name.partition("-")[0] for path in folder(home).glob("r*-*")}
+
+
 def end(home: Path, run: str) -> None:
     """End the commands of a run that was cancelled."""
     ids = [path.name for path in folder(home).glob(f"{run}-*")]

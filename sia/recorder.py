@@ -16,7 +16,7 @@ from sia.events import Asked
 from sia.home import Home
 from sia.prompt import VERSION, prompt
 from sia.session import Session
-from sia.store import Store
+from sia.store import Run, Store
 from sia.turn import Turn
 
 
@@ -69,7 +69,7 @@ class Recorder:
             messages = [(store.add_message(run, text), run, text) for run, text in turn.messages]
             store.drop_messages(shown)
             if turn.run:
-                self._heard_meanwhile(turn)
+                self._heard_meanwhile(turn, turn.run)
                 store.save_run(turn.run)
                 self._save_results(turn)
                 store.drop_taken(turn.taken)
@@ -99,9 +99,8 @@ class Recorder:
             prompt_sha256=text.sha256,
         )
 
-    def _heard_meanwhile(self, turn: Turn) -> None:
+    def _heard_meanwhile(self, turn: Turn, run: Run) -> None:
         """Input that came since the turn found none to read: there is nothing to ask for."""
-        run = turn.run
         asks = run.status == "asking" and run.open_question.get("method") == "stdin"
         if asks and self._store.stdin_count(run.id):
             turn.run = replace(run, status="running", question="")

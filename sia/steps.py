@@ -431,8 +431,10 @@ class Steps:
         commands.end(self.home.folder, run)
 
     def end_cancelled(self) -> None:
-        """End the scripts of runs that were cancelled while no agent ran, or before a crash."""
-        for run in {script.run for script in self.session.scripts() if script.run}:
+        """End the scripts of runs that were cancelled while no agent ran, or before a crash; and
+        their commands."""
+        known = {script.run for script in self.session.scripts() if script.run}
+        for run in known | commands.runs(self.home.folder):
             found = self.store.run(run)
             if found and found.status == "cancelled":
                 self.end_scripts(run)

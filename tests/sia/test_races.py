@@ -19,7 +19,7 @@ from sia.intake import Intake
 from sia.questions import Questions
 from sia.queue import Queue
 from sia.scheduler import Scheduler, Situation
-from sia.store import Store
+from sia.store import Run, Store
 from sia.turn import Again
 
 ECHO = "def act(ctx):\n    ctx.say(f'did {ctx.request}')\n"
@@ -293,6 +293,17 @@ def test_what_is_typed_while_scripts_are_ended_is_kept_at_once(make, skill, how)
     assert rig.wait(Ended, run=run).status == "cancelled"
     rig.wait(Said, text="did echo too")
     assert rig.end() == 0
+
+
+def test_commands_of_what_was_cancelled_before_a_crash_are_ended_at_the_start(
+    make, home, monkeypatch
+) -> None:
+    rig, now, ended = make(), datetime.now(UTC), []
+    for id, status in (("r1", "cancelled"), ("r11", "asking")):
+        rig.agent.store.save_run(Run(id, "typed", "x", 0.5, now, now, status=status))
+        (home / ".sia/shell" / f"{id}-e2").mkdir(parents=True)
+    monkeypatch.setattr("sia.commands.end", lambda folder, run: ended.append((folder, run)))
+    assert rig.all() == 0 and ended == [(rig.home.folder, "r1")]
 
 
 def test_what_is_no_character_ends_no_agent(make, skill) -> None:
