@@ -13,6 +13,7 @@ from typing import Any
 MAX_BYTES = 20_000_000
 ADDRESS = re.compile(r"[^\s@<>(),;:\\\"\[\]]+@[^\s@<>(),;:\\\"\[\]]*[^\s@<>(),;:\\\"\[\].]")
 _CARD = re.compile(r"^BEGIN:VCARD\s*$.*?(?:^END:VCARD\s*$|\Z)", re.I | re.M | re.S)
+_CARD_END = re.compile(r"^END:VCARD\s*$", re.I | re.M)
 _KINDS = ("cell", "home", "work", "fax", "pager", "main")
 _GROUP = ("kind", "member", "x-addressbookserver-kind", "x-addressbookserver-member")
 _NO_NAMES = frozenset({"a", "an", "and", "at", "dr", "mr", "mrs", "ms", "my", "of", "our", "the"})
@@ -101,9 +102,10 @@ def extended(text: str, number: int, phones: Sequence[str], emails: Sequence[str
 
     The lines are good in all versions of the format. Raises IndexError where there is no such card.
     """
-    match = list(_CARD.finditer(text.replace("\r\n", "\n")))[number - 1]
     whole = text.replace("\r\n", "\n")
-    end = whole.upper().rindex("END:VCARD", match.start(), match.end())
+    match = list(_CARD.finditer(whole))[number - 1]
+    # Found as it stands: in upper case ß is two letters, and every place after it is another.
+    end = match.start() + [last.start() for last in _CARD_END.finditer(match[0])][-1]
     lines = [f"TEL:{phone}\n" for phone in phones] + [f"EMAIL:{email}\n" for email in emails]
     changed = whole[:end] + "".join(lines) + whole[end:]
     return changed.replace("\n", "\r\n") if "\r\n" in text else changed

@@ -142,3 +142,16 @@ def test_any_file_is_read_or_named(
     cards = text.upper().count("BEGIN:VCARD")
     assert len(found.people) + len(found.problems) <= cards
     assert len({person.id for person in found.people}) == len(found.people)
+
+
+def test_more_on_a_card_changes_nothing_else_on_it() -> None:
+    """Letters that are two in upper case stand before the end of the card."""
+    anna = "BEGIN:VCARD\r\nVERSION:3.0\r\nFN:Anna Großmann\r\nADR:;;Weiße Straße 5\r\nend:vcard\r\n"
+    other = "BEGIN:VCARD\r\nVERSION:3.0\r\nFN:ŉ ﬁ ß\r\nEND:VCARD\r\n"
+    for number, card in enumerate((anna, other), 1):
+        text = contacts.extended(anna + other, number, ["030 1"], ["a@example.org"])
+        head, tail = card[: card.lower().index("end:vcard")], card[-len("END:VCARD\r\n") :]
+        assert f"{head}TEL:030 1\r\nEMAIL:a@example.org\r\n{tail}" in text
+        assert text.replace("TEL:030 1\r\nEMAIL:a@example.org\r\n", "") == anna + other
+    with pytest.raises(IndexError):
+        contacts.extended("BEGIN:VCARD\nFN:cut", 1, ["030 1"], [])

@@ -92,13 +92,18 @@ def save(ctx: Ctx) -> None:
             return
         text, encoding = contacts.decoded(file.read_bytes())
         lines = contacts.extended(text, number, phones, emails)
-        write_whole(file, lines.encode(encoding))
+        # A link to where the person really keeps it stays one.
+        write_whole(file.resolve(), lines.encode(encoding))
 
     def _new(place: Path, uid: str) -> None:
         card = contacts.card(name, phones, emails, uid)
         if place.is_file():
             text, encoding = contacts.decoded(place.read_bytes())
-            write_whole(place, (text.rstrip() + "\r\n" + card).encode(encoding, "replace"))
+            try:
+                data = (text.rstrip() + "\r\n" + card).encode(encoding)
+            except UnicodeEncodeError:
+                raise Refused(f"{place.name} is in {encoding}, which cannot hold {name}") from None
+            write_whole(place.resolve(), data)
             return
         place.mkdir(parents=True, exist_ok=True)
         write_whole(place / f"{uid}.vcf", card.encode())
@@ -132,8 +137,17 @@ def _there(ctx: Ctx, name: str) -> Contact | None:
     exact = [person for person in near if contacts.words(person.name) == said] or near
     if not exact:
         return None
-    options = {f"the card of {person.description}": person for person in exact[:20]}
+    described = [f"the card of {person.description}" for person in exact[:20]]
+    # Two may be called alike, and a card that is not offered cannot be meant.
+    options = {
+        text if described.count(text) == 1 else f"{number}. {text} ({_known_by(person)})": person
+        for number, (text, person) in enumerate(zip(described, exact, strict=False), 1)
+    }
     return options.get(ctx.ask(f"{name} is known. Where does it go?", [*options, _NEW]))
+
+
+def _known_by(person: Contact) -> str:
+    return ", ".join(value for _, value in [*person.emails, *person.phones][:2]) or "nothing on it"
 
 
 def _phones(text: str) -> list[str]:
@@ -146,9 +160,7 @@ def _uid(key: str, moment: str) -> str:
 
 def _asked(ctx: Ctx, question: str) -> str:
     answer = ctx.ask(question)
-    if not answer or re.fullmatch(
-        r"(?:no|never ?mind|cancel|stop|nein|abbrechen)\W*", answer, re.I
-    ):
+    if not answer or _NEVER_MIND.fullmatch(answer):
         ctx.say("All right, nothing is saved.")
         raise Finished
     return answer

@@ -250,3 +250,28 @@ def test_a_file_cannot_hold_the_copies(dav: Any, tmp_path: Path) -> None:
     (tmp_path / "all.vcf").write_text(ANNA)
     with pytest.raises(Refused, match="name a folder"):
         carddav.sync(dav.server, tmp_path / "all.vcf")
+
+
+def test_add_where_two_are_called_alike_offers_both(local: Ask, skill: Any, folders: Any) -> None:
+    place = folders.home / "contacts"
+    (place / "t1.vcf").write_text(card("Tom Weiß", "EMAIL:tom@one.example"), newline="")
+    (place / "t2.vcf").write_text(card("Tom Weiß", "EMAIL:tom@two.example"), newline="")
+    first = "1. the card of Tom Weiß (tom@one.example)"
+    ctx = local("save Tom's number 0175 222", answers=[first, "yes"])
+    assert run_actions(skill("add"), ctx).value is True
+    assert "TEL:0175 222\r\nEND:VCARD" in (place / "t1.vcf").read_bytes().decode()
+    assert "0175" not in (place / "t2.vcf").read_text()
+
+
+def test_add_keeps_a_link_and_does_not_maim_a_name(make: Any, skill: Any, folders: Any) -> None:
+    real = folders.home / "real.vcf"
+    old = (OLD + "BEGIN:VCARD\r\nVERSION:2.1\r\nN:Öz;Zoë\r\nEND:VCARD\r\n").encode("latin-1")
+    real.write_bytes(old)
+    (folders.home / "contacts").symlink_to(real)
+    ctx = make("save Łukasz 0176 333", settings={"folder": "contacts"}, answers=["yes"])
+    outcome = run_actions(skill("add"), ctx)
+    assert outcome.kind == "failed" and "latin-1, which cannot hold Łukasz" in outcome.message
+    assert real.read_bytes() == old
+    ctx = make("save Eva 0176 444", settings={"folder": "contacts"}, answers=["yes"])
+    assert run_actions(skill("add"), ctx).value is True
+    assert (folders.home / "contacts").is_symlink() and real.read_bytes().startswith(old)
