@@ -140,7 +140,7 @@ class Calendars:
         event.add("dtstart", start)
         event.add("dtend", end)
         if rule:
-            event.add("rrule", icalendar.vRecur.from_ical(rule))
+            event.add("rrule", _rrule(rule, start, self._zone))
         whole = icalendar.Calendar()
         whole.add("prodid", "-//SIA//")
         whole.add("version", "2.0")
@@ -167,8 +167,11 @@ class Calendars:
             part = _override(instance, event.recurrence)
             self._set(part, start, end, event.all_day)
         elif event.recurrence:
-            if start.date() != event.start.date():
-                raise Refused("a whole series can only be moved to another hour")
+            if event.all_day or start.date() != event.start.date():
+                raise Refused(
+                    "a whole series can only be moved to another hour; move one time of it, or "
+                    "change the series in your calendar program"
+                )
             _shift(instance, start.replace(tzinfo=None) - event.start.replace(tzinfo=None))
         else:
             self._set(part, start, end, event.all_day)
@@ -301,6 +304,20 @@ def _master(instance: Any) -> Any:
     return next((part for part in parts if not part.get("RECURRENCE-ID")), parts[0])
 
 
+def _rrule(rule: str, start: date, zone: ZoneInfo) -> Any:
+    """Its UNTIL as RFC 5545 wants it: a day where the event is all day, else in UTC."""
+    import icalendar
+
+    found = icalendar.vRecur.from_ical(rule)
+    if ends := found.get("UNTIL"):
+        last = ends[0]
+        if not isinstance(start, datetime):
+            found["UNTIL"] = [last.date() if isinstance(last, datetime) else last]
+        elif isinstance(last, datetime) and last.tzinfo is None:
+            found["UNTIL"] = [last.replace(tzinfo=zone).astimezone(UTC)]
+    return found
+
+
 def _iso(value: date) -> str:
     """The same text for the same moment, whatever its zone."""
     if isinstance(value, datetime) and value.tzinfo is not None:
@@ -338,6 +355,11 @@ def _shift(instance: Any, by: timedelta) -> None:
             if part.get(name):
                 value = part.pop(name).dt + by
                 part.add(name, value)
+        if ends := part.get("RRULE", {}).get("UNTIL"):
+            # Left where it is, it would cut off the last time. A day holds any hour of it.
+            part["RRULE"]["UNTIL"] = [
+                last + by if isinstance(last, datetime) else last for last in ends
+            ]
         for name in ("EXDATE", "RDATE"):
             lists = part.pop(name, [])
             for dates in lists if isinstance(lists, list) else [lists]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -437,3 +437,41 @@ def test_no_server_no_calendar(ask: Ask, skill: Any, dav: Any) -> None:
     ctx = ask("dentist tomorrow at 3")
     outcome = run_actions(skill("add"), ctx)
     assert outcome.message == "The server has no calendar to write to."
+
+
+def test_a_repeat_ends_as_the_format_wants_it(dav: Any, ask: Ask, skill: Any) -> None:
+    """In UTC beside a time with a zone, as a day beside a day (RFC 5545, 3.3.10)."""
+    dav.calendar("Home")
+    run_actions(skill("add"), ask("standup every monday at 10 until 21 December", answers=["yes"]))
+    rule, day = "FREQ=WEEKLY;BYDAY=MO;UNTIL=20261221T235959", date(2026, 12, 7)
+    with calendars.opened(dav.server, BERLIN) as found:
+        found.add("Home", "bins", "Bins", day, day + timedelta(1), rule)
+    texts = dav.texts("Home")
+    rules = {line for text in texts for line in text.splitlines() if "UNTIL" in line}
+    assert rules == {
+        "RRULE:FREQ=WEEKLY;UNTIL=20261221T225959Z;BYDAY=MO",
+        "RRULE:FREQ=WEEKLY;UNTIL=20261221;BYDAY=MO",
+    }
+    with calendars.opened(dav.server, BERLIN) as found:
+        rows = found.between(NOW, NOW + timedelta(days=40))
+    assert [row.start.day for row in rows if row.title == "Standup"] == [7, 14, 21]
+
+
+def test_move_all_of_a_series_keeps_its_last_time(dav: Any, ask: Ask, skill: Any) -> None:
+    dav.calendar("Work", f"{STANDUP};UNTIL=20261203T090000Z")
+    outcome = run_actions(skill("move"), ask("move every standup to 17:00", answers=["yes"]))
+    assert outcome.kind == "done"
+    with calendars.opened(dav.server, BERLIN) as found:
+        rows = found.between(NOW, NOW + timedelta(days=9))
+    assert [f"{row.start:%d %H:%M}" for row in rows] == [
+        f"{day} 17:00" for day in ("30", "01", "02", "03")
+    ]
+
+
+def test_a_series_of_days_is_not_said_to_be_moved(dav: Any) -> None:
+    dav.calendar("Home", BIRTHDAY)
+    with calendars.opened(dav.server, BERLIN) as found:
+        [event] = found.between(NOW, NOW + timedelta(days=9))
+        with pytest.raises(Refused, match="only be moved to another hour"):
+            at = event.start.replace(hour=14)
+            found.move(event, at, at + timedelta(hours=1), whole=True)
