@@ -14,6 +14,7 @@ from datetime import datetime
 from email.message import EmailMessage
 from email.policy import SMTP
 from hashlib import sha256
+from typing import Any
 
 MOST_REFERENCES = 20
 _ID = re.compile(r"<[!-;=?-~]{1,250}>")  # printable ASCII without < and >
@@ -71,14 +72,12 @@ def build(
     key: makes the Message-ID. Raises ValueError for an address or subject that no header can
     hold; addresses beyond ASCII are not supported.
     """
-    from email.headerregistry import Address
-
     for _, address in (sender, *recipients):
         if not address.isascii():
             raise ValueError(f"{address}: an address may have plain letters only")
     message = EmailMessage(SMTP.clone(cte_type="7bit"))
-    message["From"] = Address(sender[0], addr_spec=sender[1])
-    message["To"] = [Address(name, addr_spec=address) for name, address in recipients]
+    message["From"] = _address(*sender)
+    message["To"] = [_address(name, address) for name, address in recipients]
     message["Subject"] = subject
     message["Date"] = sent
     message["Message-ID"] = message_id(key, sender[1], sent)
@@ -90,6 +89,17 @@ def build(
         message["References"] = " ".join([*kept, answering.message_id])
     message.set_content(body)
     return message
+
+
+def _address(name: str, address: str) -> Any:
+    from email.errors import MessageError
+    from email.headerregistry import Address
+
+    try:
+        return Address(name, addr_spec=address)
+    # The parser's own error is no ValueError, and an address may break it: "a@[1.2", "a@x..org".
+    except (MessageError, AttributeError, IndexError):
+        raise ValueError(f"{line(address)} is no e-mail address") from None
 
 
 def message_id(key: str, sender: str, sent: datetime) -> str:

@@ -172,3 +172,10 @@ def test_cut_off_after_the_message_is_unknown(talker: Start) -> None:
 def test_cut_off_after_it_was_accepted_is_sent(talker: Start) -> None:
     port = talker(*GREETING, b"354 go on\r\n", b"250 queued\r\n")
     assert mail.send(server(port), build()) == ""
+
+
+@pytest.mark.parametrize("address", ["a..b@x.org", "a@x..org", "a@b@c.org", "a@[1.2", "@x.org"])
+def test_an_address_that_is_none_is_said(address: str) -> None:
+    """Each breaks the library in another way; a stranger may name it in Reply-To."""
+    with pytest.raises(ValueError, match=r"."):
+        build(recipients=[("", address)])
