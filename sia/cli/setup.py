@@ -100,10 +100,10 @@ class _Asking:
 
     def _value(self, item: Field, text: str) -> Any:
         if item.secret and not text:
-            text = self.before.get(item.key) or self._stored(item)
+            text = self.before.get(item.key) or self.stored(item)
         return self.declared.value(item, text)
 
-    def _stored(self, item: Field) -> str:
+    def stored(self, item: Field) -> str:
         secret = self.home.secrets(self.declared.category).get(item.key)
         return secret.value if secret else ""
 
@@ -182,7 +182,10 @@ def _keep(asking: _Asking, answers: dict[str, Any]) -> None:
     home, section = asking.home, asking.declared.category
     settings = home.settings(section)
     wanted = [item for item in asking.declared.fields if item.key in answers]
-    for key in (item.key for item in wanted if item.secret and answers[item.key]):
+    for item in (item for item in wanted if item.secret and answers[item.key]):
+        key = item.key
+        if answers[key] == asking.stored(item):
+            continue  # kept where it is: what comes from a variable is not written to the disk
         place = Secrets(home.folder).store(f"{section}.{key}", answers[key])
         print(f"The {key} is kept in {place}.")
         for source in (f"{key}_env", f"{key}_file"):
