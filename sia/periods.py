@@ -32,7 +32,10 @@ def past(text: str, today: date) -> tuple[date | None, date | None, str]:
         (_LAST, _last), (_THIS, _this), (_DAY, _day), (_NAMED, _named),
     ):  # fmt: skip
         match = pattern.search(text)
-        span = days(match, today) if match else None
+        try:
+            span = days(match, today) if match else None
+        except (OverflowError, ValueError):  # "the last 99999999 days": no calendar has that day
+            span = None
         if match and span:
             return *span, f"{text[: match.start()]} {text[match.end() :]}"
     return None, None, text

@@ -65,3 +65,9 @@ def test_he_or_she_is_no_text_yet() -> None:
 def test_any_length_is_read_at_once() -> None:
     assert len(read("find the mail about " + "very " * 20_000, TODAY).words) == 6
     answer("reply to Anna that " + "x " * 20_000)
+
+
+@pytest.mark.parametrize("span", ["99999999 days", "9999999 years", "99999999999999 months"])
+def test_a_time_that_no_calendar_has(span: str) -> None:
+    found = read(f"mails from the last {span}", TODAY)
+    assert (found.since, found.until) == (None, None)
