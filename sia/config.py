@@ -157,8 +157,8 @@ class EmailConfig(Section):
     """The environment variable that holds the password; it wins over what is stored."""
     password_file: str = ""
     """The file that holds it, of mode 0600, relative to the home."""
-    contacts: str = "contacts"
-    """A vCard file or a folder of them, relative to the home."""
+    contacts: str = ""
+    """A vCard file or a folder of them, relative to the home. Default: contacts.folder."""
 
 
 class CalendarConfig(Section):

@@ -138,6 +138,8 @@ class Home:
     def settings(self, category: str) -> dict:
         """The section of the configuration named like a category, paths made whole."""
         values = configuration.section(self.config, category)
+        if "contacts" in values and not values["contacts"]:
+            values["contacts"] = self.config.contacts.folder
         for name in ("contacts", "password_file", "folder", "socket"):
             if values.get(name):
                 values[name] = str(self._inside(values[name]))

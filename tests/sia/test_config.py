@@ -6,6 +6,7 @@ import pytest
 
 from sia.config import Config, load, origins, section
 from sia.errors import ConfigError
+from sia.home import open_home
 
 
 @pytest.fixture
@@ -112,3 +113,17 @@ def test_each_value_knows_where_it_came_from(path: Path) -> None:
 def test_a_section_by_name() -> None:
     assert section(Config(), "queue") == {"limit": 1000, "rate": 0.1}
     assert section(Config(), "reminders") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("", "contacts"),
+        ('[contacts]\nfolder = "people"', "people"),
+        ('[contacts]\nfolder = "people"\n[email]\ncontacts = "mine.vcf"', "mine.vcf"),
+    ],
+)
+def test_mail_knows_the_people_of_the_contacts(tmp_path: Path, text: str, place: str) -> None:
+    """Also those that a CardDAV server keeps: they are copied into that folder."""
+    (tmp_path / "sia.toml").write_text(text)
+    assert open_home(tmp_path).settings("email")["contacts"] == str(tmp_path / place)
