@@ -57,11 +57,13 @@ _COMMON = frozenset(
     "words write wrote you your zeig".split()
 )
 _THE_BODY = re.compile(
-    r"(?P<head>.*?)[\s,]*\b(?:saying|and\s+(?:say|write|tell\s+(?:him|her|them))|to\s+say|that|dass)\b"
+    r"(?P<head>.*?)(?<![\s,])[\s,]*+\b(?:saying|and\s+(?:say|write|tell\s+(?:him|her|them))|to\s+say|that|dass)\b"
     r"(?:\s+that\b)?\s+(?P<body>.+)",
     _I,
 )
-_EXACT = re.compile(r"(?P<head>.*?)[\s,:]*(?:\bwith\s+)?[\"“„«](?P<body>.+)[\"”“»]\s*[.!]?", _I)
+_EXACT = re.compile(
+    r"(?P<head>.*?)(?<![\s,:])[\s,:]*+(?:\bwith\s+)?[\"“„«](?P<body>.+)[\"”“»]\s*[.!]?", _I
+)
 _COLON = re.compile(r"(?P<head>[^:]{2,100}):\s+(?P<body>.+)", _I)
 _REPLY = re.compile(r"\b(?:reply|respond|answer|write\s+back|antworte)\b", _I)
 

@@ -23,8 +23,9 @@ _SUBJECT = re.compile(
 )
 _MAIL = r"(?:write|send|compose|draft|e-?mail|mail|message|text|drop|shoot|schreib|schick)\b"
 _SAYS = r"(?:(?:that|which|and|to|just|only)\s+)*(?:says?|saying)\b"
+# From the start of a run of commas and no other place: else a long one takes minutes.
 _EXACT = re.compile(
-    rf"(?P<head>.*?)[\s,:]*(?:{_SAYS})?[\s,:]*[\"“„«](?P<body>.+)[\"”“»]\s*[.!]?", _I
+    rf"(?P<head>.*?)(?<![\s,:])[\s,:]*+(?:{_SAYS}[\s,:]*+)?[\"“„«](?P<body>.+)[\"”“»]\s*[.!]?", _I
 )
 _COLON = re.compile(r"(?P<head>[^:\d]{2,100}):\s+(?P<body>.+)", _I)
 _SAID = re.compile(rf"(?P<head>{_MAIL}.*?),?\s+{_SAYS}(?:\s+that\b)?\s+(?P<body>.+)", _I)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import date
+from time import monotonic
 from typing import Any
 
 import pytest
 
+from sia import wording
 from sia.mailwords import MailWords, answer, read
 
 TODAY = date(2026, 11, 30)  # a Monday
@@ -71,3 +73,11 @@ def test_any_length_is_read_at_once() -> None:
 def test_a_time_that_no_calendar_has(span: str) -> None:
     found = read(f"mails from the last {span}", TODAY)
     assert (found.since, found.until) == (None, None)
+
+
+@pytest.mark.parametrize("text", ["send " + ", " * 3000, "reply to Anna " + ", : " * 1500])
+def test_a_long_run_of_commas_takes_no_minutes(text: str) -> None:
+    begun = monotonic()
+    wording.read(text)
+    assert answer(text)[0].startswith(text[:5])
+    assert monotonic() - begun < 20  # it took more than an hour
