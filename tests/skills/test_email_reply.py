@@ -97,6 +97,10 @@ def test_where_it_goes_is_shown(
     mailbox.deliver(letter("All", To="robin@example.org, Bo <bo@example.org>", Cc="cy@example.org"))
     run_actions(skill, ask("reply to all of the last mail saying ok"))
     assert inbox.recipients == [["anna@example.org", "bo@example.org", "cy@example.org"]]
+    mailbox.deliver(letter("All hands", To="robin@example.org, Bo <bo@example.org>"))
+    ctx = ask("reply to the last mail about all hands: ok", answers=["no"])  # not to all
+    run_actions(skill, ctx)
+    assert ctx.asked == ["Send this answer to Anna Berg <anna@example.org>?"]
     mailbox.deliver(letter("x", sender="nobody"))
     outcome = run_actions(skill, ask("answer the last mail: ok"))
     assert "names no address" in outcome.message

@@ -9,7 +9,10 @@ from sia.imap import Envelope
 from sia.skills.api import Ctx, Failed, Finished, Unproven
 
 _QUOTED = 10_000  # characters of the mail that are quoted
-_ALL = re.compile(r"\b(?:to|an)?\s*(?:all|everyone|everybody|alle)\b", re.IGNORECASE)
+_ALL = re.compile(  # "reply to all", not "answer the mail about all tickets"
+    r"\b(?:to|an|reply|respond|answer|antworte)[\s-]+(?:all|everyone|everybody|allen?)\b",
+    re.IGNORECASE,
+)
 
 
 def which(ctx: Ctx) -> None:
