@@ -69,10 +69,15 @@ def load(path: Path) -> Contacts:
 
 def matching(people: Sequence[Contact], phrase: str) -> list[Contact]:
     """Those whom most words of ``phrase`` call; several only where they are equally called."""
-    said = words(phrase) - _NO_NAMES
+    said = names(phrase)
     called = {person: len(said & person.called) for person in people}
     most = max(called.values(), default=0)
     return [person for person, count in called.items() if most and count == most]
+
+
+def names(phrase: str) -> frozenset[str]:
+    """The words of ``phrase`` that may name someone."""
+    return words(phrase) - _NO_NAMES
 
 
 def words(text: str) -> frozenset[str]:

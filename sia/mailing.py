@@ -78,9 +78,11 @@ def inbox(ctx: Ctx) -> Iterator[BaseMailBox]:
 def wanted(ctx: Ctx, words: MailWords) -> Wanted:
     """The search for what the words say; a contact is looked for by name and by address."""
     near = contacts.matching(known(ctx).people, words.sender) if words.sender else []
-    senders = [text for one in near for text in (one.email, one.name) if text] or (
-        [words.sender] if words.sender else []
-    )
+    senders = [text for one in near for text in (*(to for _, to in one.emails), one.name) if text]
+    called = frozenset[str]().union(*(one.called for one in near))
+    # A contact who shares a word of "Deutsche Bank" need not be meant by it.
+    if words.sender and (not near or contacts.names(words.sender) - called):
+        senders.append(words.sender)
     return Wanted(tuple(senders), words.words, words.since, words.until, words.unread)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from sia import mailing
+from sia.mailwords import MailWords
 from sia.skills.api import Folders, Unproven
 from sia.skills.testing import FakeCtx, run_actions, run_interrupted
 
@@ -224,3 +226,19 @@ def test_a_server_that_is_away_is_the_environments(ask: Start, skills: Path) -> 
 def test_without_a_password_it_says_what_to_run(make: Start, mailbox: Any, skills: Path) -> None:
     outcome = run_actions(skills / "email/read", make("read", settings=mailbox.settings))
     assert "run `sia setup" in outcome.message and outcome.cause == "environment"
+
+
+def test_a_contact_is_looked_for_by_each_address_and_a_stranger_by_name(
+    make: Start, folders: Folders
+) -> None:
+    """A contact who shares one word with a sender's name is not that sender."""
+    (folders.home / "contacts").mkdir()
+    (folders.home / "contacts/bank.vcf").write_text(
+        "BEGIN:VCARD\nVERSION:3.0\nFN:Anna Bank\nEMAIL:a@one.example\nEMAIL:a@two.example\n"
+        "END:VCARD\n"
+    )
+    ctx = make("", settings={})
+    anna = ("a@one.example", "a@two.example", "Anna Bank")
+    assert mailing.wanted(ctx, MailWords("Anna")).senders == anna
+    assert mailing.wanted(ctx, MailWords("Deutsche Bank")).senders == (*anna, "Deutsche Bank")
+    assert mailing.wanted(ctx, MailWords("Bo")).senders == ("Bo",)
