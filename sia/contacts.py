@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections import Counter
@@ -73,6 +74,17 @@ def matching(people: Sequence[Contact], phrase: str) -> list[Contact]:
     called = {person: len(said & person.called) for person in people}
     most = max(called.values(), default=0)
     return [person for person, count in called.items() if most and count == most]
+
+
+def another(phrase: str, person: Contact) -> bool:
+    """Whether a name stands after one of theirs that is none of theirs: "Anna Schmidt"."""
+    said = re.findall(r"\w+", unicodedata.normalize("NFC", phrase))
+    return any(
+        first.casefold() in person.called
+        and then[0].isupper()
+        and then.casefold() in names(phrase) - person.called
+        for first, then in itertools.pairwise(said)
+    )
 
 
 def names(phrase: str) -> frozenset[str]:

@@ -216,6 +216,17 @@ def test_nobody_fits_is_asked(write: Start, skill: Path, inbox: Any, request_: s
     assert inbox.recipients == [["lena@example.org"]]
 
 
+def test_another_surname_may_be_another_person(write: Start, skill: Path, inbox: Any) -> None:
+    ctx = write("tell Anna Schmidt that I am late", answers=["Anna Berg", "yes"])
+    run_actions(skill, ctx)
+    assert ctx.asked[0] == "Who is meant?" and inbox.recipients == [["anna@example.org"]]
+    ctx = write(
+        "tell Anna Schmidt that I am ill", answers=["someone else", "schmidt@example.org", "yes"]
+    )
+    run_actions(skill, ctx)
+    assert inbox.recipients[1:] == [["schmidt@example.org"]]
+
+
 def test_two_of_a_name_are_asked_about(
     write: Start, skill: Path, folders: Folders, inbox: Any
 ) -> None:

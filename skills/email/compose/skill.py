@@ -10,6 +10,7 @@ from sia.contacts import Contact, Contacts
 from sia.skills.api import Ctx, Failed, Finished, Unproven
 
 _TRIES = 3
+_NOBODY = "someone else"
 _MOST = 60  # contacts that one decision is asked about
 
 
@@ -70,13 +71,14 @@ def verify(ctx: Ctx) -> bool | None:
 def _meant(ctx: Ctx, phrase: str, people: Sequence[Contact]) -> Contact | None:
     """The contact whom the words name; a decision only where they describe someone."""
     near = contacts.matching(people, phrase)
-    if len(near) == 1:
+    other = bool(near) and contacts.another(phrase, near[0])
+    if len(near) == 1 and not other:
         return near[0]
     if near:  # nothing in the words tells them apart: a decision could only guess
         shown = {
             f"{person.description} <{person.email or 'no address'}>": person for person in near
         }
-        return shown[ctx.ask("Who is meant?", list(shown))]
+        return shown.get(ctx.ask("Who is meant?", [*shown, *[_NOBODY] * other]))
     describes = re.match(r"(?:my|our|the|meine?[mnr]?)\s", phrase, re.I)
     if describes and 0 < len(people) <= _MOST:
         options = [(person.id, person.description) for person in people]
