@@ -19,11 +19,12 @@ def test_the_shipped_revision() -> None:
     assert revision.contents.base.sha256 == (
         "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
     )
-    assert revision.decide_path == shipped() / "decide.gguf" and revision.write_path is None
-    assert revision.proven == frozenset() and revision.contents.readout == "branches"
+    assert revision.decide_path == shipped() / "decide.gguf"
+    assert revision.write_path == shipped() / "write.gguf"
+    assert revision.proven == {"message"} and revision.contents.readout == "branches"
     assert revision.threshold("interrupt") == 0.25 and revision.threshold("new") == 0.5
     assert revision.temperature("new") == 1.0 and revision.none_bias("new") == 0.0
-    assert revision.contents.parent == load(shipped().with_name("first")).id
+    assert revision.contents.parent == load(shipped().with_name("second")).id
     assert len(revision.id) == 12
 
 
