@@ -131,7 +131,7 @@ def test_without_a_terminal_it_says_what_to_give(home: Path) -> None:
     assert "others can read it there" in refused("email", "--set", "password=x")
     assert "tls is one of: tls, starttls, none" in refused("email", **given, tls="ssl")
     assert "email.port" in refused("email", **given, port="often")
-    assert "there is for: calendar, contacts, email" in refused("emial")
+    assert "there is for: calendar, contacts, driving, email" in refused("emial")
     assert not (home / "sia.toml").exists()
 
 
