@@ -167,6 +167,7 @@ def _fields(text: str) -> dict[str, Any]:
         "role",
         "title",
         "x-relation",
+        "note",
         "org",
         "bday",
         "uid",
@@ -256,7 +257,8 @@ def _people(cards: Sequence[dict[str, Any]]) -> tuple[Contact, ...]:
             id = f"{base}-{len(taken) + 1}"
         taken.add(id)
         who = [*card["x-relation"], *card["categories"], *card["role"], *card["title"]]
-        about = next((text for text in who if len(text) <= 40), "")
+        # A note may say anything: a short one describes, but nobody is called by it.
+        about = next((text for text in [*who, *card["note"]] if len(text) <= 40), "")
         who += [group for uid in card["uid"] for group in groups.get(_uid(uid), ())]
         called = words(" ".join([name, *card["n"], *card["nickname"], *who]))
         people[name, email] = Contact(

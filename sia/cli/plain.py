@@ -57,7 +57,7 @@ class PlainOutput:
             case Asked(_, text, options):
                 self.say(f"{text} ({'/'.join(options)})" if options else text)
             case Admitted(_, "ignore", text):
-                self.note(f"sia: noted, nothing to do: {text}")
+                self.note(f"sia: heard, nothing to do: {text}")
             case Admitted(_, "preempt", text):
                 self.note(f"sia: interrupting for: {text}")
             case Routed(_, skill, p) if skill != "-":

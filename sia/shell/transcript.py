@@ -105,7 +105,7 @@ class Transcript:
     def _admitted(action: str, urgency: float) -> str:
         match action:
             case "ignore":
-                return "noted, nothing to do"
+                return "heard, nothing to do"
             case "queue":
                 return f"queued · urgency {urgency:.2f}"
             case "preempt":

@@ -37,7 +37,7 @@ def test_a_question_is_asked_until_it_is_answered(cli) -> None:
     os.write(terminal.child_fd, b"tw\xff\n")
     terminal.expect_exact("a line is not UTF-8 at byte 2 and was not taken: tw�")
     terminal.sendline("thanks, what?")
-    terminal.expect_exact("noted, nothing to do: thanks, what?")
+    terminal.expect_exact("heard, nothing to do: thanks, what?")
     terminal.expect_exact("How many? (one/two)")
     terminal.sendline("two")
     terminal.expect_exact("So two")

@@ -51,7 +51,7 @@ def test_piped_requests_are_done_answered_or_ignored(tmp_path: Path) -> None:
     day = tomorrow.day
     assert re.fullmatch(rf"I will remind you tomorrow, .*{day}.*09:00: feed the cat\.", out[0])
     assert re.search(r"\d+(\.\d+)? [GT]B of .* (is|are) free \(\d+ %\)", out[1])
-    assert "noted, nothing to do: thanks, that was great" in result.stderr
+    assert "heard, nothing to do: thanks, that was great" in result.stderr
     (note,) = (tmp_path / "tasks" / "reminders").glob("*.md")
     assert f"{tomorrow:%Y-%m-%d}T09:00:00" in note.read_text()
 

@@ -50,7 +50,7 @@ def test_a_request_its_route_and_its_answer_stand_together(shell) -> None:
         "›",
     ]
     shell.enter("thanks, that was great")
-    shell.wait("  noted, nothing to do")
+    shell.wait("  heard, nothing to do")
 
 
 def test_the_decisions_of_a_request_are_corrected_in_a_few_keys(shell, home: Path) -> None:

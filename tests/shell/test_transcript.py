@@ -53,7 +53,7 @@ def test_what_became_of_an_input_is_one_line(transcript: Transcript) -> None:
         "  handed to what is running\n",
         "",
         "",
-        "  noted, nothing to do\n",
+        "  heard, nothing to do\n",
     ]
     assert transcript.event(TurnEnded(4)) == ""
 

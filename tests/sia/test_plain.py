@@ -115,7 +115,7 @@ def test_each_event_goes_where_it_belongs() -> None:
         "hello\n(again) hello\nSend it? (yes/no)\nHow many?\n�[31mred���gone\n"
     )
     assert err.getvalue() == (
-        "sia: noted, nothing to do: thanks\nsia: interrupting for: stop\nsia: demo/echo (0.88)\n"
+        "sia: heard, nothing to do: thanks\nsia: interrupting for: stop\nsia: demo/echo (0.88)\n"
         "sia: skills reloaded\nsia: error: the disk is full\n"
     )
     PlainOutput(None, None)(Said("r1", "nobody reads"))

@@ -78,6 +78,19 @@ def test_good_cards(folder: Path) -> None:
     assert (people["zoe"].name, people["zoe"].email) == ("Zoë Öz", "")
 
 
+def test_a_short_note_says_who_someone_is_where_nothing_else_does(tmp_path: Path) -> None:
+    card = "BEGIN:VCARD\nVERSION:3.0\nFN:{}\nNOTE:{}\n{}END:VCARD\n"
+    cards = [
+        card.format("Anna Berg", "my girlfriend", ""),
+        card.format("Ben Ray", "x" * 41, ""),
+        card.format("Cleo Orr", "met in Rome", "ROLE:dentist\n"),
+    ]
+    (tmp_path / "all.vcf").write_text("".join(cards))
+    people = contacts.load(tmp_path).people
+    assert [person.about for person in people] == ["my girlfriend", "", "dentist"]
+    assert not any("girlfriend" in person.called for person in people)
+
+
 def test_broken_cards_are_named_and_left_out(folder: Path) -> None:
     found = contacts.load(folder)
     assert found.problems == (
