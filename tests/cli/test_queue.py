@@ -37,6 +37,15 @@ def runs(home: Path) -> dict[str, tuple[str, float]]:
         store.close()
 
 
+def works(home: Path) -> bool:
+    """Whether a request is on record as being worked."""
+    store = Store.look(home / ".sia" / "state.db")
+    try:
+        return bool(store.runs("running"))
+    finally:
+        store.close()
+
+
 def busy(cli, home: Path) -> None:
     """An agent that works a request until the home's file ``go`` is there."""
     script = f"while [ ! -e {home}/go ]; do sleep 0.05; done"
@@ -45,7 +54,7 @@ def busy(cli, home: Path) -> None:
     cli.agent()
     connection = Connection(home / ".sia" / "socket")
     connection.send(input="now free: wait")
-    cli.until(lambda: list((home / ".sia" / "scripts").glob("*/stdout")))
+    cli.until(lambda: works(home))
     connection.close()
 
 
@@ -168,7 +177,7 @@ def test_in_the_shell(full: Path, cli) -> None:
     shell = cli.terminal()
     shell.expect_exact("Try:")
     shell.sendline("now free: wait")
-    cli.until(lambda: list((full / ".sia" / "scripts").glob("*/stdout")))
+    cli.until(lambda: works(full))
     shell.sendline("/queue drop r2")
     shell.expect_exact("dropped r2: echo 2")
     shell.sendline("/queue raise r3 0.5")
