@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import signal as signals
 from dataclasses import asdict
 from time import monotonic, sleep
@@ -12,6 +13,7 @@ from sia.processes import Program
 from sia.skills.api import Ctx, Failed, Finished
 
 _WAIT = 5.0  # seconds for a program to end by itself
+_SETTLES = 2.0  # seconds until a busy machine has carried a signal out
 _SHOWN = 8
 _ACTS = (
     ("end", r"\b(?:end|kill|close|quit|terminate|stop|abort|force.?quit|beende\w*)\b"),
@@ -73,6 +75,13 @@ def signal(ctx: Ctx) -> None:
 def verify(ctx: Ctx) -> bool | None:
     if "programs" not in ctx.state:
         return None
+    until = time.monotonic() + _SETTLES
+    while not (done := _has_come(ctx)) and time.monotonic() < until:
+        time.sleep(0.02)
+    return done
+
+
+def _has_come(ctx: Ctx) -> bool:
     states = [processes.status(Program(**row)) for row in ctx.state["programs"]]
     act = ctx.state["act"]
     if act == "end":
