@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 import signal as signals
 from dataclasses import asdict
 from time import monotonic, sleep
@@ -75,9 +74,9 @@ def signal(ctx: Ctx) -> None:
 def verify(ctx: Ctx) -> bool | None:
     if "programs" not in ctx.state:
         return None
-    until = time.monotonic() + _SETTLES
-    while not (done := _has_come(ctx)) and time.monotonic() < until:
-        time.sleep(0.02)
+    until = monotonic() + _SETTLES
+    while not (done := _has_come(ctx)) and monotonic() < until:
+        sleep(0.02)
     return done
 
 
