@@ -21,7 +21,8 @@ from semif.errors import DecisionError, FileError
 from semif.export import LabelledRow
 
 _T = TypeVar("_T")
-SHIPPED = 6  # the first categories of trees.json are the ones SIA comes with
+# Where no category says that it ships, these many of the first do (the golden set is older).
+_FIRST = 6
 QUESTIONS = "questions-v1.json"
 _FILES = (
     "trees.json",
@@ -42,7 +43,8 @@ _HELD_OUT = 10
 class Category(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A category of skills, with other ways to describe it and them.
 
-    `fallbacks`: by skill, the leaf `category/skill` that serves where this category is not there.
+    `shipped`: SIA comes with it, less the skills `unshipped`; `hidden` until it is set up.
+    `fallbacks`: by skill, the leaf `category/skill` that serves where it is not there.
     """
 
     description: str
@@ -50,6 +52,9 @@ class Category(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     descriptions: tuple[str, ...] = ()
     skill_descriptions: dict[str, tuple[str, ...]] = {}
     fallbacks: dict[str, str] = {}
+    shipped: bool = False
+    hidden: bool = False
+    unshipped: tuple[str, ...] = ()
 
     def wordings(self) -> tuple[str, ...]:
         return (self.description, *self.descriptions)
@@ -204,7 +209,9 @@ class _Builder:
         self._seed = seed
         self._phases = _json(shipped_data() / QUESTIONS, _Questions).phases
         self._tree = _json(data / "trees.json", dict[str, Category])
-        self._shipped = list(self._tree)[:SHIPPED]
+        said = [name for name, category in self._tree.items() if category.shipped]
+        self._grows = bool(said)
+        self._shipped = said or list(self._tree)[:_FIRST]
 
     def rows(self) -> Iterator[LabelledRow]:
         for where, (text, leaf) in self._lines("requests.tsv", 2):
@@ -257,7 +264,7 @@ class _Builder:
     def _categories(self, text: str, category: str, skill: str) -> tuple[dict[str, str], str]:
         """Categories to choose from, and the right one of them or `create_category`."""
         draw = random.Random(f"{self._seed}:category:{text}")
-        as_shipped = {name: self._tree[name].description for name in self._shipped}
+        as_shipped = self._as_shipped(text, category)
         if category in as_shipped and draw.random() < 0.7:
             return as_shipped, category
         left_out = draw.random() < 0.15
@@ -273,12 +280,27 @@ class _Builder:
             return shown, instead if instead in shown else "create_category"
         return shown, category
 
+    def _as_shipped(self, text: str, category: str) -> dict[str, str]:
+        """What SIA comes with, at times with what a person set up or made besides."""
+        if not self._grows:
+            return {name: self._tree[name].description for name in self._shipped}
+        draw = random.Random(f"{self._seed}:shipped:{text}")
+        hidden = {name for name in self._shipped if self._tree[name].hidden and name != category}
+        names = [name for name in self._shipped if name not in hidden or draw.random() < 0.25]
+        made = [name for name in self._tree if name not in self._shipped and name != category]
+        names += draw.sample(made, min(draw.choice((0, 0, 0, 1, 3)), len(made)))
+        if category not in self._shipped and draw.random() < 0.35:
+            names.append(category)
+        return {name: self._tree[name].description for name in names}
+
     def _skills(self, text: str, category: str, skill: str) -> tuple[dict[str, str], str]:
         """Skills of the category to choose from, and the right one or `create_skill`."""
         draw = random.Random(f"{self._seed}:skill:{text}")
         found = self._tree[category]
         if category in self._shipped and draw.random() < 0.7:
-            return dict(found.skills), skill
+            there = {name: found.skills[name] for name in found.skills if name not in found.unshipped}
+            instead = found.fallbacks.get(skill, "").removeprefix(f"{category}/")
+            return there, skill if skill in there else instead or "create_skill"
         siblings = [name for name in found.skills if name != skill]
         names = draw.sample(siblings, draw.randint(1, min(5, len(siblings)))) if siblings else []
         left_out = bool(names) and draw.random() < 0.12
