@@ -298,7 +298,9 @@ class _Builder:
         draw = random.Random(f"{self._seed}:skill:{text}")
         found = self._tree[category]
         if category in self._shipped and draw.random() < 0.7:
-            there = {name: found.skills[name] for name in found.skills if name not in found.unshipped}
+            there = {
+                name: found.skills[name] for name in found.skills if name not in found.unshipped
+            }
             instead = found.fallbacks.get(skill, "").removeprefix(f"{category}/")
             return there, skill if skill in there else instead or "create_skill"
         siblings = [name for name in found.skills if name != skill]
