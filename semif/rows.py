@@ -36,6 +36,8 @@ _FILES = (
     "triage.jsonl",
     "general.jsonl",
 )
+# Share of the texts for skills that ship which also teach that they ask for something.
+_ALSO_REQUESTS = 0.2
 # One in ten texts is held out, with all its rows.
 _HELD_OUT = 10
 
@@ -260,6 +262,11 @@ class _Builder:
             wording = self._phases[phase]
             shown = {**options, **wording.options}
             yield _row(where, phase, {"input": text}, wording.question, shown, said)
+        # What a skill does is a request; talk alone may be none.
+        if self._grows and category in self._shipped and category != "response":
+            if random.Random(f"{self._seed}:request:{text}").random() < _ALSO_REQUESTS:
+                state = {"current_process": "none", "input": text}
+                yield self._fixed(where, "contains_request", state, "yes")
 
     def _categories(self, text: str, category: str, skill: str) -> tuple[dict[str, str], str]:
         """Categories to choose from, and the right one of them or `create_category`."""
