@@ -23,6 +23,7 @@ from sia.account import Prices
 from sia.brain import Brain
 from sia.budget import Budget
 from sia.calls import Services
+from sia.dream.nights import Nights
 from sia.entries import Note, Script, Text
 from sia.errors import RESTART, SOME_FAILED, UsageError
 from sia.events import (
@@ -109,6 +110,10 @@ class Agent:
         self._end_scripts: Callable[[str], None] = lambda run: None  # at the start, see `_build`
         self._problems = [*problems, *(str(item) for item in self.holder.tree.problems)]
         self._alarm: Alarm | None = None
+        self.nights = Nights(
+            home, self.emit, self.now, ("--model", options.model) if options.model else (),
+            options.interactive,
+        )  # fmt: skip
         self._pinned = ""  # the revision that the models are loaded by
 
     # events
@@ -132,6 +137,7 @@ class Agent:
 
     def submit(self, text: str, source: str) -> str:
         """Keep an input; it is admitted as soon as the models are there. Its run id."""
+        self.nights.working()
         with self._guard:
             if self._intake:
                 return self._intake.submit(text, source)
@@ -245,6 +251,7 @@ class Agent:
         trial.watch(
             Registry(self.home.revisions), self._pinned, self._stop_watch, self._swapped
         )
+        self.nights.start()
         self._intake.start()
         self._inlets.start()
         self.emit(Ready(self.brain.decide.revision))
@@ -256,6 +263,7 @@ class Agent:
         finally:
             self._intake.stop()
             self._inlets.stop()
+            self.nights.stop()
         if code == 0:
             self.store.set_meta("ended", "1")
             # Told to stop, it did as told; left to end by itself, what failed counts.
@@ -411,9 +419,14 @@ class Agent:
     # what happens beside the loop
 
     def _after_turn(self, event: Event) -> None:
-        """Held inputs are looked at again when the loop may have become idle."""
-        if isinstance(event, TurnEnded):
+        """When the loop may have become idle held inputs are looked at again, and a dream goes on
+        that made way."""
+        if isinstance(event, Admitted) and event.action != "reject":
+            self.nights.working()
+        elif isinstance(event, TurnEnded | Admitted):
             self._intake.release()
+            if self.loop.idle() and not self.store.inputs():
+                self.nights.rested()
 
     def _tell_undelivered(self) -> None:
         """Messages that a crash may have kept from the person."""

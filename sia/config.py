@@ -213,6 +213,14 @@ class DreamConfig(Section):
     """Training ends then, with the best so far."""
     replay: float = 1.0
     """Shipped rows that are learned again for each that was logged."""
+    memory_gb: float = 0.0
+    """What training may take; over it the dream ends. 0: half of the machine's."""
+    schedule: str = "0 3 * * *"
+    """When the agent dreams by itself, as a cron expression in local time; empty: never."""
+    idle_minutes: float = 10.0
+    """How long nobody must have asked for anything before it does."""
+    mains: bool = True
+    """Not while the machine runs on its battery."""
     swap: bool = True
     """Put a candidate that is proven on trial; otherwise it waits for `sia revisions use`."""
 
@@ -390,6 +398,9 @@ def _check(config: Config, path: Path) -> None:
         raise ConfigError(f"{path}: decider.dialect is openai: set decider.model too")
     if config.decider.token_env and config.decider.token_file:
         raise ConfigError(f"{path}: set decider.token_env or decider.token_file, not both")
+    for name in ("dream.memory_gb", "dream.idle_minutes", "dream.replay"):
+        need(name, 0 <= section(config, "dream")[name[6:]] < math.inf, "a finite number, 0 or more")
+    _check_schedule(config.dream.schedule, path)
     tau = config.intake.high_stakes
     need("intake.high_stakes", 0 <= tau <= 1, "from 0 to 1")
     for index, watch in enumerate(config.watch):
@@ -407,6 +418,18 @@ def _check(config: Config, path: Path) -> None:
             raise ConfigError(
                 f"{path}: person.timezone = {zone!r}: not a time zone; e.g. Europe/Berlin"
             ) from None
+
+
+def _check_schedule(text: str, path: Path) -> None:
+    if not text:
+        return
+    from sia.dream.schedule import check
+
+    if wrong := check(text):
+        raise ConfigError(
+            f"{path}: dream.schedule = {text!r}: {wrong[:1].lower()}{wrong[1:]}; "
+            'five fields, e.g. "0 3 * * *", or empty for never'
+        )
 
 
 def _check_watch(watch: WatchConfig, where: str) -> None:

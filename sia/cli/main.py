@@ -149,8 +149,10 @@ _urgency.__name__ = "number from 0 to 1"
 
 
 def _add_dream(dream: argparse.ArgumentParser) -> None:
-    dream.add_argument("--now", action="store_true",
-                       help="dream; without it: what was logged costs, and past dreams")
+    what = dream.add_mutually_exclusive_group()
+    what.add_argument("--now", action="store_true",
+                      help="dream; without it: what was logged costs, and past dreams")
+    what.add_argument("--status", action="store_true", help="how far the dream is that runs now")
     dream.add_argument("--from", dest="homes", metavar="DIR", type=Path, action="append",
                        default=[], help="learn from this home's log too; may be given again")
 

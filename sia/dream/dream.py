@@ -10,25 +10,33 @@ import fcntl
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from semif import revision as revisions
 from semif.export import LabelledRow
 from semif.jsonl import append, write_whole
 from semif.measuring.paired import Said, cost
 from semif.revision import Registry, Revision
+from sia.dream import child
 from sia.dream.dataset import Dataset, collect, replay
 from sia.dream.measured import FILE, Examiner
 from sia.dream.proof import HELD_ROWS, Proof, Side, corrected, prove
 from sia.errors import SiaError, Unavailable
 
 Say = Callable[[str], None]
+
+
+class Way(Protocol):
+    """What makes way for requests; see ``sia.dream.pause``."""
+
+    too_big: bool
+
+    def train(self, pid: int | None) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -69,9 +77,15 @@ class Dreams:
     """The dreams of one home, in ``folder``; ``model``: as `semif train` takes it."""
 
     def __init__(
-        self, folder: Path, registry: Registry, say: Say, model: str | None = None
+        self,
+        folder: Path,
+        registry: Registry,
+        say: Say,
+        model: str | None = None,
+        way: Way | None = None,
     ) -> None:
         self.folder, self._registry, self._say, self._model = folder, registry, say, model
+        self._way = way
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -160,12 +174,12 @@ class Dreams:
         if not done.exists():
             assert current.folder is not None
             out = folder / "out"
-            command = [sys.executable, "-m", "semif", "train", "--out", str(out)]
+            command = ["-m", "semif", "train", "--out", str(out)]
             command += ["--parent", str(current.folder), "--data", str(folder / "train.jsonl")]
             command += [*recipe.arguments(), *(("--model", self._model) if self._model else ())]
             if next(out.glob("work/*.checkpoint"), None):
                 command.append("--resume")
-            write_whole(done, f"{self._trained(command).name}\n".encode())
+            write_whole(done, f"{self._trained(child.command(command)).name}\n".encode())
         return revisions.load(folder / "out" / done.read_text("ascii").strip())
 
     def _trained(self, command: Sequence[str]) -> Path:
@@ -173,19 +187,26 @@ class Dreams:
         with subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, errors="replace", env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        ) as child:  # fmt: skip
-            assert child.stdout is not None and child.stderr is not None
+        ) as trainer:  # fmt: skip
+            assert trainer.stdout is not None and trainer.stderr is not None
             last = ""
             try:
-                for line in child.stderr:
+                if self._way:
+                    self._way.train(trainer.pid)
+                for line in trainer.stderr:
                     last = line.strip().removeprefix("semif: ")
                     self._say(last)
-                printed = child.stdout.read().strip()
+                printed = trainer.stdout.read().strip()
             except BaseException:
-                child.terminate()
+                trainer.kill()  # it may be paused, and goes on from its last checkpoint
                 raise
-        if child.returncode:
-            raise TuningFailed(f"the trainer ended with {child.returncode}: {last}")
+            finally:
+                if self._way:
+                    self._way.train(None)
+        if self._way and self._way.too_big:
+            raise TuningFailed("training took more than dream.memory_gb; set fewer dream.layers")
+        if trainer.returncode:
+            raise TuningFailed(f"the trainer ended with {trainer.returncode}: {last}")
         return Path(printed)
 
     def _proved(

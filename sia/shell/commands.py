@@ -13,6 +13,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from sia import report
+from sia.dream import status
 from sia.errors import SiaError, UsageError
 from sia.home import Home
 from sia.shell.menu import COMMANDS as CORRECTIONS
@@ -32,6 +33,7 @@ COMMANDS = {
     "/suggestions": "what was asked for and no skill covers",
     "/why": "the last decisions, with their probabilities",
     **CORRECTIONS,
+    "/dream": "how far the dream is that runs, and what the last came to; /dream now",
     "/context": "what the agent saw last, and how much room it takes",
     "/quit": "end; what waits goes on at the next start",
 }
@@ -76,6 +78,7 @@ class Commands:
             "/skills": self._skills,
             "/suggestions": self._suggestions,
             "/why": self._why,
+            "/dream": self._dream,
             "/context": self._context,
         }
         if name not in shows:
@@ -154,6 +157,16 @@ class Commands:
 
     def _why(self, words: list[str]) -> str:
         return report.render_why(report.why(self.home), self.width(), self.paint)
+
+    def _dream(self, words: list[str]) -> str:
+        match words:
+            case []:
+                text = status.told(self.home.dreams)
+            case ["now"]:
+                text = self.agent.nights.now()
+            case _:
+                raise UsageError("/dream takes nothing, or now")
+        return paragraph(text, self.width())
 
     def _context(self, words: list[str]) -> str:
         brain = self.agent.brain

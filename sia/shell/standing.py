@@ -22,8 +22,8 @@ ID_SHOWN = 8  # characters of a revision's id
 
 @dataclass(frozen=True)
 class Standing:
-    """question: one is open. options: what may be answered to it. wanted: the person's reply as
-    the generator. unread: inputs not yet admitted."""
+    """dreaming: how far a dream is. question: one is open. options: what may be answered to it.
+    wanted: the person's reply as the generator. unread: inputs not yet admitted."""
 
     loading: bool = True
     ending: bool = False
@@ -33,6 +33,7 @@ class Standing:
     unread: int = 0
     question: bool = False
     options: tuple[str, ...] = ()
+    dreaming: str = ""
     revision: str = ""
     n: int = 0
 
@@ -47,6 +48,8 @@ class Standing:
         left.append(("class:dim", f" · queue {self.waiting}"))
         if self.unread:
             left.append(("class:dim", f" · {self.unread} unread"))
+        if self.dreaming:
+            left.append(("class:dim", f" · dream: {self.dreaming}"))
         if self.question:
             left += [("class:dim", " · "), ("class:warning", "answer wanted")]
         right = ""
@@ -82,6 +85,7 @@ def look(agent: Agent, store: Store, *, ending: bool, wanted: bool, approving: b
         unread=len(store.inputs()),
         question=approving or question is not None,
         options=("yes", "no") if approving else tuple(options),
+        dreaming=shorten(clean(agent.nights.words()), 36),
         revision=agent.brain.decide.revision if agent.brain else "",
         n=int(store.meta("session_n", "0")),
     )
