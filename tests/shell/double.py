@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from semif.log import DecisionLog
 from semif.testing import ScriptedDecider
 from semif.types import Decision, Option
+from sia.dream.nights import Nights
 from sia.errors import ConfigError
 from sia.events import Admitted, Asked, Ended, Event, Notice, Ready, Routed, Said, TurnEnded
 from sia.generator.types import Part
@@ -39,6 +40,7 @@ class DoubleAgent:
         self.home, self.options, self.emit = home, options, emit
         self.store = Store(home.database)
         self.holder = TreeHolder(home.skill_roots)
+        self.nights = Nights(home, emit, lambda: datetime.now(UTC))
         self.brain = None
         self.loop = SimpleNamespace(current=None, cancel=Cancel())
         self._lines: Queue[tuple[str, str] | int] = Queue()

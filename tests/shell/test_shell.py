@@ -313,6 +313,10 @@ def test_commands_and_the_nearest_one(shell) -> None:
     shell.wait("there is no /stauts; /status is the nearest")
     shell.enter("/status")
     shell.wait("process")
+    shell.enter("/dream")
+    shell.wait("no dream yet")
+    shell.enter("/dream tomorrow")
+    shell.wait("/dream takes nothing, or now")
     shell.enter("/etc/hosts is not a command")
     shell.wait("│ heard: /etc/hosts is not a command")
 
