@@ -25,6 +25,8 @@ COMMANDS = {
     "suggestions": "what was asked for and no skill covers",
     "context": "the last context, with tokens per section",
     "history": "the iterations on disk",
+    "replay": "run saved iterations again: do their prompts and decisions still stand?",
+    "diff": "two iterations side by side",
     "config": "every setting, and where it came from",
     "decisions": "the logged decisions, with the ids of their rows and their labels",
     "correct": "say which option of a logged decision is right, or with --not, wrong",
@@ -101,6 +103,7 @@ def parser() -> argparse.ArgumentParser:
         subs[name].add_argument("--file", type=Path, help="a file of lines, - for standard input")
     subs["admit"].add_argument("--process", metavar="NAME", help="while this process runs")
     subs["route"].add_argument("--skills", type=Path, metavar="DIR", help="over this tree alone")
+    _add_replay(subs["replay"], subs["diff"])
     _add_dream(subs["dream"])
     revisions = subs["revisions"]
     revisions.add_argument("action", nargs="?", choices=REVISIONS, default="list")
@@ -146,6 +149,15 @@ def _urgency(text: str) -> float:
 
 
 _urgency.__name__ = "number from 0 to 1"
+
+
+def _add_replay(replay: argparse.ArgumentParser, diff: argparse.ArgumentParser) -> None:
+    replay.add_argument("files", nargs="+", metavar="FILE",
+                        help="an iteration's file, SESSION/N, or a folder of them")
+    replay.add_argument("--revision", metavar="ID", default="",
+                        help="decide with this one, or `current`, not the one in the file")
+    diff.add_argument("a", metavar="A", help="an iteration's file, or SESSION/N")
+    diff.add_argument("b", metavar="B")
 
 
 def _add_dream(dream: argparse.ArgumentParser) -> None:
@@ -209,6 +221,12 @@ def main(arguments: Sequence[str], make: Make | None = None) -> int:
         from sia.cli import queue
 
         return queue.run(options, home_folder(options))
+    if options.command in ("replay", "diff"):
+        from sia.cli import replay
+
+        return (replay.run if options.command == "replay" else replay.diff)(
+            options, home_folder(options)
+        )
     if options.command == "dream":
         from sia.cli import dream
 
