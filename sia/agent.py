@@ -23,6 +23,7 @@ from sia.account import Prices
 from sia.brain import Brain
 from sia.budget import Budget
 from sia.calls import Services
+from sia.declined import Declined
 from sia.dream.nights import Nights
 from sia.entries import Note, Script, Text
 from sia.errors import RESTART, SOME_FAILED, UsageError
@@ -98,6 +99,7 @@ class Agent:
         self._stop_watch = threading.Event()
         self._intake: Intake | None = None
         self._inlets: Inlets | None = None
+        self._declined: Declined | None = None
         self._scripts_over: SimpleQueue[str | None] = SimpleQueue()
         self.loop: Loop | None = None
         self.brain: Brain | None = None
@@ -264,6 +266,7 @@ class Agent:
             self._intake.stop()
             self._inlets.stop()
             self.nights.stop()
+            self._declined.stop()
         if code == 0:
             self.store.set_meta("ended", "1")
             # Told to stop, it did as told; left to end by itself, what failed counts.
@@ -368,6 +371,15 @@ class Agent:
             answerable=lambda: not self.loop.finished,
             yes=self.options.yes,
         )
+        declined = self._declined = Declined(
+            store=self.store,
+            runs=runs,
+            tree=self._offered,
+            now=self.now,
+            emit=self.emit,
+            said=self._announce,
+            fault=lambda error: self.loop.fail(error),
+        )
         steps = Steps(
             home=self.home,
             store=self.store,
@@ -376,6 +388,7 @@ class Agent:
             machine=Machine(self.home.folder),
             navigator=navigator,
             uncovered=uncovered,
+            declined=declined,
             runs=runs,
             generator=brain.generator,
             budget=self._budget(brain),
@@ -393,8 +406,9 @@ class Agent:
             taus = brain.thresholds(brain.admit)
             scheduler = Scheduler(brain.admit, taus, questions, new_row_id)
             self._intake = Intake(
-                self.store, self.loop, scheduler, decisions, self.emit, queue, config.queue.limit
-            )
+                self.store, self.loop, scheduler, decisions, self.emit, queue, config.queue.limit,
+                tell_declined=declined.tell,
+            )  # fmt: skip
             self._inlets = Inlets(
                 self.home, self._intake, self.store, scripts, self._scripts_over, self._warn,
                 self.loop.fail,
@@ -467,9 +481,13 @@ class Agent:
                 run = self.store.next_id("r")
                 number = self.store.add_message(run, text)
             item = Input(reminder.id, run, "timer", reminder.text, now)
-            self.loop.deliver(Arrival(item, Admission("announce"), text))
+            self._announce(item, text)
             self.emit(Said(run, text))
             self.store.drop_messages([number])
+
+    def _announce(self, item: Input, text: str) -> None:
+        """What is said beside the process becomes part of its context."""
+        self.loop.deliver(Arrival(item, Admission("announce"), text))
 
     def _skills_changed(self, tree: object, problems: tuple) -> None:
         self.emit(Notice("skills reloaded"))

@@ -31,9 +31,9 @@ class Kept:
 
 @dataclass(frozen=True)
 class Admitted:
-    """action: ignore | queue | preempt | run | answer | stdin | reject. ``run`` is the input's own;
-    ``to`` is the run that was given an answer or an input to read; ``reason`` says why one was
-    rejected."""
+    """action: ignore | queue | decline | preempt | run | answer | stdin | reject. ``run`` is the
+    input's own; ``to`` is the run that was given an answer or an input to read; ``reason`` says why
+    one was rejected. What was declined waits, and the person is told why."""
 
     run: str
     action: str

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from semif.errors import DecisionError
 from semif.log import DecisionLog
+from sia import queue as queues
 from sia.errors import OverLimit
 from sia.events import Admitted, Emit, Notice, Routed
 from sia.loop import Arrival, Loop
@@ -26,7 +27,8 @@ INPUT_LIMIT = 100_000  # characters
 
 class Intake:
     """Admits inputs: by source in the order of the table, then the oldest. ``limit``: requests that
-    may wait. ``clock``: seconds, for the limits of the sources."""
+    may wait. ``clock``: seconds, for the limits of the sources. ``tell_declined``: tells the person
+    that a run must wait, for the request that is being worked."""
 
     def __init__(
         self,
@@ -38,9 +40,11 @@ class Intake:
         queue: Queue,
         limit: int,
         clock: Callable[[], float] = time.monotonic,
+        tell_declined: Callable[[Run, str], None] = lambda run, busy: None,
     ) -> None:
         self._store, self._loop, self._scheduler, self._log = store, loop, scheduler, log
         self._emit, self._queue, self._limit = emit, queue, limit
+        self._tell_declined = tell_declined
         self._wake = threading.Condition()
         self._inbox: dict[str, deque[Input]] = {name: deque() for name in SOURCES}
         for item in store.inputs():
@@ -148,8 +152,9 @@ class Intake:
         if len(item.text) > INPUT_LIMIT:
             self._refuse(item, f"{len(item.text):,} characters are more than {INPUT_LIMIT:,}")
             return
+        situation = self._loop.situation()
         try:
-            admission = self._scheduler.admit(item.text, source, self._loop.situation())
+            admission = self._scheduler.admit(item.text, source, situation)
         except DecisionError as error:
             self._refuse(item, str(error))
             return
@@ -159,7 +164,7 @@ class Intake:
             with self._wake:
                 self._held.append(item)
             return
-        self._keep(item, admission)
+        self._keep(item, admission, situation.process.text if situation.process else "")
 
     def _behind(self, item: Input) -> bool:
         """Whether an earlier one is still held: the process ended while this one was decided."""
@@ -176,12 +181,14 @@ class Intake:
         self._emit(Notice(reason, "error"))
         self._emit(Admitted(item.run, "reject", item.text, reason=reason))
 
-    def _keep(self, item: Input, admission: Admission) -> None:
-        """Rows, then one commit, then the loop hears of it."""
+    def _keep(self, item: Input, admission: Admission, busy: str) -> None:
+        """Rows, then one commit, then the loop hears of it. busy: the request being worked."""
         if admission.answers:
             self._log.append(list(admission.answers), item.run)
         with self._store.transaction():
             admission = self._apply(item, admission)
+            if admission.action == "decline":
+                queues.decline(self._store, item.run, busy)
             self._store.drop_input(item.id)
         if admission.action == "reject":
             text = f"the queue is full ({self._limit} waiting); not taken: {item.text[:60]}"
@@ -194,10 +201,12 @@ class Intake:
             answer = admission.answers[-1]
             self._emit(Routed(item.run, admission.skill, answer.probs[answer.selected]))
         self._loop.deliver(Arrival(replace(item, run=to) if to else item, admission))
+        if admission.action == "decline":
+            self._tell_declined(self._store.run(item.run), busy)
 
     def _apply(self, item: Input, admission: Admission) -> Admission:
         match admission.action:
-            case "queue" | "run" | "preempt":
+            case "queue" | "run" | "preempt" | "decline":
                 # What goes first does not wait, so a full queue cannot keep it out.
                 exempt = admission.action == "preempt" or SOURCES[item.source].exempt
                 if self._queue.depth() >= self._limit and not exempt:

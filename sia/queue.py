@@ -153,6 +153,22 @@ def _statements() -> Iterable[str]:
           INSERT INTO queue {ENTRY} AND id = {row}.id; END"""
 
 
+# what waits because something else declined it
+
+DECLINED = "declined"  # the action that this is kept under
+
+
+def decline(store: Store, run: str, busy: str) -> None:
+    """Keep that ``run`` was declined for the request ``busy``; in the caller's transaction."""
+    store.save_result(run, DECLINED, 0, DECLINED, busy)
+
+
+def declined_for(store: Store, run: str) -> str:
+    """The request that ``run`` was declined for, "" where it was not."""
+    stored = store.result(run, DECLINED, 0)
+    return stored[2] if stored else ""
+
+
 # what a person may change
 
 

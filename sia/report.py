@@ -146,6 +146,8 @@ def queue(
     before = running[-1:]
     for place, run in enumerate(waiting):
         why = _why_waits(run, before[0] if before else None, place + len(running), rate, now)
+        if not run.skill and queues.declined_for(store, run.id):
+            why += "; you are asked then whether you still want it"
         ahead = {"ahead": place + len(running), "before": bisect_left(arrivals, run.arrived)}
         rows.append(_row(run, rate, now, why) | ahead)
         before = [run]

@@ -77,6 +77,22 @@ class Runs:
         turn.run = work.run
         return outcome
 
+    def payload(self, run: Run, now: datetime) -> Payload:
+        """What an action of ``run`` is given. now: in the person's zone."""
+        home, zone, category = self.home, now.tzinfo, run.skill.split("/")[0]
+        return Payload(
+            request=run.text,
+            run=run.id,
+            now=run.arrived.astimezone(zone),
+            answered=run.heard.astimezone(zone),
+            present=now,
+            person=home.person,
+            folders=home.folders,
+            settings=home.settings(category),
+            state=json.loads(run.state),
+            secrets=home.secrets(category),
+        )
+
     # budgets, also of what the generator works
 
     def over(self, run: Run, skill: Manifest) -> str:
@@ -270,19 +286,7 @@ class _Work:
         return outcome
 
     def _payload(self) -> Payload:
-        run, home, zone = self.run, self.runs.home, self.now.tzinfo
-        return Payload(
-            request=run.text,
-            run=run.id,
-            now=run.arrived.astimezone(zone),
-            answered=run.heard.astimezone(zone),
-            present=self.now,
-            person=home.person,
-            folders=home.folders,
-            settings=home.settings(run.skill.split("/")[0]),
-            state=self._state(),
-            secrets=home.secrets(run.skill.split("/")[0]),
-        )
+        return self.runs.payload(self.run, self.now)
 
     # after the action
 

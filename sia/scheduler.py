@@ -19,12 +19,14 @@ TAU = 0.5
 class Preemption:
     """What it takes to displace a process. source: where its request came from. permitted: the only
     sources it yields to, empty for all. tau: the least P(interrupt), besides the phase's own.
-    brakes: (id, description) of the skills that always may, however little the input may else."""
+    brakes: (id, description) of the skills that always may, however little the input may else.
+    declines: what a person asks for meanwhile, and does not displace it, is declined."""
 
     source: str = "typed"
     permitted: tuple[str, ...] = ()
     tau: float = 0.0
     brakes: tuple[tuple[str, str], ...] = ()
+    declines: bool = False
 
     def heeds(self, source: Source) -> bool:
         """Whether what comes from ``source`` may displace it at all."""
@@ -56,8 +58,9 @@ class Situation:
 
 @dataclass(frozen=True)
 class Admission:
-    """action: ignore | queue | preempt | run | answer | stdin | hold | announce. interrupt:
-    P(interrupt), 0 where it was not asked. skill: of a preempt that only a brake may do."""
+    """action: ignore | queue | decline | preempt | run | answer | stdin | hold | announce.
+    interrupt: P(interrupt), 0 where it was not asked. skill: of a preempt that only a brake may
+    do."""
 
     action: str
     urgency: float = 0.0
@@ -115,6 +118,7 @@ class Scheduler:
             return Admission("answer", text=text.strip(), run=situation.asking)
         answers = self._decide(text, source, situation)
         by_phase = {answer.decision.phase: answer for answer in answers}
+        preemption = situation.preemption
         request = by_phase["contains_request"].probs["yes"] >= self._tau("contains_request")
         urgency = self._urgency(by_phase["urgency"])
         # "stop!" need not read like a request to be one: the interruption is decided by itself.
@@ -123,9 +127,9 @@ class Scheduler:
         if "interrupt" in by_phase and interrupt >= self._tau("interrupt"):
             # Also where it would yield anyway: "stop!" while driving means the brake, and to end
             # the process alone would leave the car going.
-            skill, braked = self._brake(text, situation.preemption)
+            skill, braked = self._brake(text, preemption)
             answers += braked
-            preempts = bool(skill) or situation.preemption.yields(source, interrupt)
+            preempts = bool(skill) or preemption.yields(source, interrupt)
         if situation.question and not situation.options and not preempts:
             said = by_phase.get("answers")
             answered = said is not None and said.probs["yes"] >= self._tau("answers")
@@ -142,6 +146,8 @@ class Scheduler:
             return Admission("hold" if waits else "ignore", urgency, answers)
         if situation.process is None:
             return Admission("queue" if situation.question else "run", urgency, answers)
+        if preemption.declines and source.told:
+            return Admission("decline", urgency, answers, interrupt=interrupt)
         return Admission("hold" if source.held else "queue", urgency, answers)
 
     def _brake(self, text: str, preemption: Preemption) -> tuple[str, tuple[Answer, ...]]:

@@ -37,6 +37,11 @@ class Source:
     confirmed: bool = False
     exempt: bool = False
 
+    @property
+    def told(self) -> bool:
+        """Whether a person sits behind it who hears at once what is said about it."""
+        return self.answers and not self.held
+
 
 _ALL = ("typed", "piped", "timer", "skill", "event", "concern")
 

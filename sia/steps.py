@@ -12,6 +12,7 @@ from pathlib import Path
 from semif.errors import DecisionError
 from sia import actions, commands, record
 from sia.budget import NOTICE, Budget, relieve
+from sia.declined import Declined
 from sia.entries import (
     ErrorEntry,
     Iteration,
@@ -67,6 +68,7 @@ class Steps:
     generator: Generator
     budget: Budget
     uncovered: Uncovered
+    declined: Declined
     tree: Callable[[], Tree]
     revision: Callable[[], str]
     since: datetime
@@ -187,7 +189,11 @@ class Steps:
                 self.uncovered.review(turn, self.tree(), cancel)
             return
         if not run.skill:
-            self._navigate(turn, run, iteration.figures.time, cancel)
+            now = iteration.figures.time
+            if self.declined.wanted(turn, run, now):
+                self._navigate(turn, run, now, cancel)
+            else:
+                self._note_messages(turn, run)
             return
         tree = self.tree()  # one for all of the turn: another may come at any moment
         skill = _worked_by(run, tree)
@@ -220,7 +226,7 @@ class Steps:
             and not tree.available(other, self.home.setting)
         ]
         tau = self.home.config.intake.high_stakes if skill.stakes == "high" else 0.0
-        return Preemption(run.source, skill.interrupted_by, tau, tuple(brakes))
+        return Preemption(run.source, skill.interrupted_by, tau, tuple(brakes), skill.declines)
 
     def _navigate(self, turn: Turn, run: Run, now: datetime, cancel: Cancel) -> None:
         tree = self.tree()  # one for all of the way: another may come at any moment
@@ -291,6 +297,10 @@ class Steps:
         turn.response = Response(actions.to_xml(actions.Say(redact(text))), by)
         self._note_said(run, text)
 
+    def _note_messages(self, turn: Turn, run: Run) -> None:
+        for _, text in turn.messages:
+            self._note_said(run, text)
+
     def _note_said(self, run: Run, text: str) -> None:
         words = Text.of(redact(text))
         self.session.add(lambda id: WriteStdout(id, run.id, words))
@@ -312,8 +322,7 @@ class Steps:
         outcome = self.runs.act(run, skill, tree, turn, now, cancel)
         status = "waiting" if outcome.kind == "suspended" else outcome.kind
         self._add_step(run, run.skill, action, status, outcome.message)
-        for _, text in turn.messages:
-            self._note_said(run, text)
+        self._note_messages(turn, run)
         if turn.messages:
             text = "\n".join(text for _, text in turn.messages)
             turn.response = Response(actions.to_xml(actions.Say(redact(text))), "skill")
@@ -374,8 +383,7 @@ class Steps:
     ) -> None:
         touched = any(script.run == run.id for script in self.session.scripts())
         turn.run = self.runs.over_budget(run, skill, why, turn, now, touched)
-        for _, text in turn.messages:
-            self._note_said(run, text)
+        self._note_messages(turn, run)
 
     def _error(self, text: str, line: int = 0, column: int = 0) -> None:
         words = Text.of(redact(text))

@@ -87,7 +87,11 @@ class Aside:
                     self._open.add(run)
                 case Admitted(run, "answer", to=to) if run in self._open:
                     self._open = (self._open - {run}) | {to}
-                case Admitted(run, "ignore" | "reject" | "stdin") | Ended(run) | Asked(run):
+                case (
+                    Admitted(run, "ignore" | "reject" | "stdin" | "decline")
+                    | Ended(run)
+                    | Asked(run)
+                ):
                     self._open.discard(run)
                     if not run:  # it could not be kept, and so has no run
                         self._unnamed -= self._unnamed > 0

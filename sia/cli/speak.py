@@ -35,6 +35,7 @@ class Request:
         self._run = self._answer = ""
         self._question: Asked | None = None
         self._reader: Reader | None = None
+        self._declined = False
 
     def work(self) -> int:
         """Until it is over, or waits for an answer that nobody gives; the exit code."""
@@ -59,8 +60,12 @@ class Request:
         match event:
             case Kept(run):
                 self._run, self._answer = self._run or run, run
-            case Said():
+            case Said(run):
                 self._output(event)
+                if self._declined and run == self._run:  # why, and what becomes of it
+                    return SOME_FAILED
+            case Admitted(run, "decline") if run == self._run:
+                self._declined = True
             case Asked(run):
                 self._output(event)
                 if run == self._run:

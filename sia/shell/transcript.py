@@ -108,6 +108,8 @@ class Transcript:
                 return "heard, nothing to do"
             case "queue":
                 return f"queued · urgency {urgency:.2f}"
+            case "decline":
+                return f"not now · urgency {urgency:.2f}"
             case "preempt":
                 return f"goes first · urgency {urgency:.2f}"
             case "stdin":

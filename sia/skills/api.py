@@ -170,7 +170,8 @@ class Ctx(Protocol):
         """(category/name, description) of every skill in the tree."""
 
     def interrupted(self) -> list[str]:
-        """The requests of the runs that this run displaced, or of the one with a question open."""
+        """The requests of the runs that this run displaced, or of the one with a question open; of
+        a request that is declined, the one that runs."""
 
     def cancel_interrupted(self) -> list[str]:
         """End the displaced runs for good instead of resuming them; their requests."""

@@ -25,6 +25,7 @@ PLAIN_KEYS = (
 WORDS = {
     "stakes": ("low", "high"),
     "effects": ("none", "local", "outside"),
+    "meanwhile": ("queue", "decline"),
     "decision-log": ("on", "off"),
 }
 RESERVED = ("observe", "verify", "predict", "assess")  # what the run does around the actions
@@ -67,6 +68,7 @@ class Manifest:
     stakes: str = "low"  # low | high
     interrupted_by: tuple[str, ...] = ()  # the only sources it yields to; none named: all
     brakes: bool = False  # always may interrupt what runs of its category
+    declines: bool = False  # what is typed while it runs, and does not interrupt, is declined
     effects: str = "local"  # none | local | outside
     requires: tuple[str, ...] = ()  # config:SECTION.KEY, binary:NAME, socket:PATH
     degrade: str = ""  # the goal when over budget
@@ -116,6 +118,7 @@ def parse_skill(folder: Path) -> Manifest:
         stakes=stakes,
         interrupted_by=_sources(path, given) or (("typed",) if stakes == "high" else ()),
         brakes=_brakes(path, given),
+        declines=words["meanwhile"] == "decline",
         effects=words["effects"] or "local",
         requires=requires,
         degrade=given.get("degrade", "").strip(),
