@@ -40,6 +40,7 @@ from sia.events import (
     TurnEnded,
 )
 from sia.generator.manual import ManualGenerator
+from sia.halts import Halts
 from sia.home import Home, new_session
 from sia.inlets import Inlets
 from sia.intake import Intake
@@ -109,7 +110,7 @@ class Agent:
         )
         self.reminders.restore()
         self._tree = self.holder.tree
-        self._end_scripts: Callable[[str], None] = lambda run: None  # at the start, see `_build`
+        self._end_work: Callable[[str], None] = lambda run: None  # at the start, see `_build`
         self._problems = [*problems, *(str(item) for item in self.holder.tree.problems)]
         self._alarm: Alarm | None = None
         self.nights = Nights(
@@ -178,7 +179,7 @@ class Agent:
             old = self.store.run(wanted.instead) if wanted.instead else None
             cancelled = old if old and old.status == "asking" else None
             if cancelled:
-                self.store.save_run(queues.cancelled(cancelled))
+                queues.cancel(self.store, cancelled)
             item = Input(
                 self.store.next_id("i"), self.store.next_id("r"), "typed", wanted.text, now
             )
@@ -192,7 +193,7 @@ class Agent:
                     run.id, found.action, found.ordinal, found.method, found.value
                 )
         if cancelled:
-            self._end_scripts(cancelled.id)  # unguarded: it may take some seconds
+            self._end_work(cancelled.id)  # unguarded: it may take some seconds
             self.emit(Ended(cancelled.id, "cancelled"))
         self.emit(Admitted(run.id, "run", run.text, run.urgency))
         if run.skill:
@@ -350,7 +351,7 @@ class Agent:
                 prices=Prices.of(config.generator),
                 new_id=new_row_id,
                 answerable=lambda: not self.loop.finished,
-                end_scripts=lambda run: steps.end_scripts(run),
+                end_work=lambda run: steps.end_work(run),
                 hand_over=lambda text, within: self._intake.submit(text, "skill", within),
                 yes=self.options.yes,
             ),
@@ -389,6 +390,10 @@ class Agent:
             navigator=navigator,
             uncovered=uncovered,
             declined=declined,
+            halts=Halts(
+                self.home, self.store, pool, lambda: self.holder.tree, self.now,
+                lambda text: self.emit(Notice(text, "error")),
+            ),
             runs=runs,
             generator=brain.generator,
             budget=self._budget(brain),
@@ -398,7 +403,7 @@ class Agent:
             since=datetime.now(UTC),
         )
         steps.end_cancelled()
-        self._end_scripts = steps.end_scripts
+        self._end_work = steps.end_work
         recorder = Recorder(self.home, self.store, session, decisions)
         with self._guard:
             queue = Queue(self.store, config.queue.rate, self.now())

@@ -53,7 +53,7 @@ class Services:
     prices: Prices
     new_id: Callable[[], str]
     answerable: Callable[[], bool]
-    end_scripts: Callable[[str], None]
+    end_work: Callable[[str], None]
     hand_over: Callable[[str, Callable[[str], None]], str]
     yes: bool = False
 
@@ -312,12 +312,12 @@ class Calls:
             displaced = self._displaced()
             texts = [run.text for run in displaced]
             for run in displaced:
-                self._services.store.save_run(queue.cancelled(run))
+                queue.cancel(self._services.store, run)
             self._services.store.save_result(
                 self._run.id, self._action, ordinal, "cancel_interrupted", texts
             )
         for run in displaced:  # not in the commit: what is typed meanwhile is kept all the same
-            self._services.end_scripts(run.id)
+            self._services.end_work(run.id)
             self._turn.after.append(Notice(f"cancelled: {run.text}"))
             self._turn.after.append(Ended(run.id, "cancelled"))
         return texts

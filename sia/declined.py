@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from sia.events import Emit, Ended, Routed, Said
+from sia.looks import payload
 from sia.queue import DECLINED, declined_for
 from sia.redact import redact
 from sia.runs import Runs, asked
@@ -76,9 +77,8 @@ class Declined:
         try:
             skill = self.tree().skill(REJECTION)
             told = replace(run, skill=REJECTION, state=json.dumps({"kept": True}))
-            payload = self.runs.payload(told, self.now())
-            action = skill.actions[0]
-            self.runs.pool.run(skill, action, payload, answer, SECONDS, self._cancel)
+            given, action = payload(self.runs.home, told, self.now()), skill.actions[0]
+            self.runs.pool.run(skill, action, given, answer, SECONDS, self._cancel)
         except (UnknownSkill, IndexError):
             pass
         return (

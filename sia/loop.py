@@ -195,7 +195,7 @@ class Loop:
 
     def _follow(self, turn: Turn) -> None:
         """Effects that follow the record."""
-        self._steps.start_scripts(turn)
+        self._steps.follow(turn)
         for event in turn.after:
             self._emit(event)
         if turn.run and turn.run.status == "failed":
@@ -237,11 +237,11 @@ class Loop:
             self._wake.notify_all()
 
     def drop(self, id: str) -> Run:
-        """Cancel a request that waits, and end its scripts. Raises SiaError."""
+        """Cancel a request that waits, and end what it has set going. Raises SiaError."""
         with self._wake:
             run = queues.drop(self._store, id, self._current.id if self._current else "")
             self._wake.notify_all()
-        self._steps.end_scripts(id)
+        self._steps.end_work(id)
         return run
 
     def raise_urgency(self, id: str, urgency: float) -> Run:

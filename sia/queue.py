@@ -169,6 +169,27 @@ def declined_for(store: Store, run: str) -> str:
     return stored[2] if stored else ""
 
 
+# what a run that is ended from outside has set going (see ``Halts``)
+
+HALT = "halt_"
+
+
+def to_halt(store: Store, run: Run) -> None:
+    """Keep that it is to be halted; in the transaction that ends the run."""
+    if "/" in run.skill:
+        store.set_meta(f"{HALT}{run.id}", "")
+
+
+def halting(store: Store) -> list[str]:
+    """The runs that are yet to be halted."""
+    keys = store.read("SELECT key FROM meta WHERE substr(key, 1, 5) = :halt", {"halt": HALT})
+    return [key.removeprefix(HALT) for (key,) in keys]
+
+
+def halted(store: Store, run: str) -> None:
+    store.drop_meta(f"{HALT}{run}")
+
+
 # what a person may change
 
 
@@ -181,12 +202,14 @@ def drop(store: Store, id: str, current: str = "") -> Run:
         run = _open(store, id)
         if id == current:
             raise SiaError(f"{id} is being worked now; tell the agent to stop")
-        store.save_run(cancelled(run))
+        cancel(store, run)
     return run
 
 
-def cancelled(run: Run) -> Run:
-    return replace(run, status="cancelled", question="", preempts=False)
+def cancel(store: Store, run: Run) -> None:
+    """End a run for good, in the caller's transaction; what it set going is ended after it."""
+    store.save_run(replace(run, status="cancelled", question="", preempts=False))
+    to_halt(store, run)
 
 
 def raise_urgency(store: Store, id: str, urgency: float, current: str = "") -> Run:

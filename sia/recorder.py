@@ -15,9 +15,10 @@ from sia.entries import DecisionView, Iteration, Text
 from sia.events import Asked
 from sia.home import Home
 from sia.prompt import VERSION, prompt
+from sia.queue import to_halt
 from sia.session import Session
 from sia.store import Run, Store
-from sia.turn import Turn
+from sia.turn import BROKEN_OFF, Turn
 
 
 def decision_view(answer: Answer, source: str) -> DecisionView:
@@ -71,6 +72,8 @@ class Recorder:
             if turn.run:
                 self._heard_meanwhile(turn, turn.run)
                 store.save_run(turn.run)
+                if turn.run.status in BROKEN_OFF:
+                    to_halt(store, turn.run)
                 self._save_results(turn)
                 store.drop_taken(turn.taken)
                 self._remember_rows(turn)

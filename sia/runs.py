@@ -23,6 +23,7 @@ from sia.calls import Calls, OverBudget, Services
 from sia.events import Asked, Ended, Notice
 from sia.generator.types import Usage
 from sia.home import Home
+from sia.looks import looking, payload, touched
 from sia.redact import redact
 from sia.scheduler import TAU
 from sia.scripts import Cancel, Until
@@ -37,9 +38,6 @@ from sia.turn import Result, Turn
 LOOK_SECONDS = 10.0  # for observe and verify
 UPDATES = 3  # times a run may begin anew with an updated request
 OBSERVE, PREDICT, ASSESS, VERIFY = "observe", "predict", "assess", "verify"
-LOOKS = frozenset({"reminders", "rung", "skills", "interrupted"})  # the calls that change nothing
-# What leaves the world as it was; the rest are effects, by whatever name.
-HARMLESS = LOOKS | {"say", "ask", "confirm", "choose", "generate", OBSERVE, PREDICT, ASSESS}
 SEEN = (OBSERVE, 0)  # where the observations of a run are kept
 JUDGE = "judge"
 CAUSES = {"choice": "which"}  # as that writing task calls it
@@ -76,22 +74,6 @@ class Runs:
         outcome = work.take()
         turn.run = work.run
         return outcome
-
-    def payload(self, run: Run, now: datetime) -> Payload:
-        """What an action of ``run`` is given. now: in the person's zone."""
-        home, zone, category = self.home, now.tzinfo, run.skill.split("/")[0]
-        return Payload(
-            request=run.text,
-            run=run.id,
-            now=run.arrived.astimezone(zone),
-            answered=run.heard.astimezone(zone),
-            present=now,
-            person=home.person,
-            folders=home.folders,
-            settings=home.settings(category),
-            state=json.loads(run.state),
-            secrets=home.secrets(category),
-        )
 
     # budgets, also of what the generator works
 
@@ -286,7 +268,7 @@ class _Work:
         return outcome
 
     def _payload(self) -> Payload:
-        return self.runs.payload(self.run, self.now)
+        return payload(self.runs.home, self.run, self.now)
 
     # after the action
 
@@ -312,8 +294,8 @@ class _Work:
                     turn.say(run.id, outcome.message)
                 return ended(run, "done", "", turn)
             case "limit":
-                why, touched = outcome.message, self._touched()
-                return self.runs.over_budget(run, self.skill, why, turn, self.now, touched)
+                why, effects = outcome.message, touched(self._store, self.run.id)
+                return self.runs.over_budget(run, self.skill, why, turn, self.now, effects)
         message = outcome.message or f"{self.skill.name}: {action} {outcome.kind}"
         turn.say(run.id, message)
         if outcome.cause in ("which", "environment"):
@@ -482,12 +464,7 @@ class _Work:
     def _look(self) -> Outcome:
         """``observe``, which may only look."""
         calls = self._calls(OBSERVE)
-
-        def answer(method: str, args: dict[str, Any]) -> Any:
-            if method not in LOOKS:
-                raise Failed(f"observe may only look: ctx.{method} belongs into an action")
-            return calls.answer(method, args)
-
+        answer = looking(OBSERVE, calls.answer)
         return self.runs.pool.run(
             self.skill, OBSERVE, self._payload(), answer, LOOK_SECONDS, self.cancel
         )
@@ -501,10 +478,3 @@ class _Work:
     def _keep_seen(self, first: Any, **last: Any) -> None:
         value = {"attempt": self.run.attempt, "first": first, **last}
         self.turn.results.append(Result(*SEEN, OBSERVE, value))
-
-    def _touched(self) -> bool:
-        """Whether the run has done something to the world, or may have."""
-        return any(
-            method not in HARMLESS or status != "done"
-            for _, _, method, status, _ in self._store.results(self.run.id)
-        )

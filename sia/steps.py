@@ -31,6 +31,7 @@ from sia.entries import (
 from sia.errors import RESTART
 from sia.events import Ended, Routed
 from sia.generator.types import Generator, GeneratorError
+from sia.halts import Halts
 from sia.home import Home
 from sia.machine import Machine
 from sia.navigate import CREATE_CATEGORY, UNCOVERED, Navigator, Route
@@ -44,7 +45,7 @@ from sia.session import Session
 from sia.skills.manifest import Manifest
 from sia.skills.tree import Tree, UnknownSkill
 from sia.store import Run, Store
-from sia.turn import Turn
+from sia.turn import BROKEN_OFF, Turn
 from sia.uncovered import Uncovered
 
 NO_SKILL = (
@@ -69,6 +70,7 @@ class Steps:
     budget: Budget
     uncovered: Uncovered
     declined: Declined
+    halts: Halts
     tree: Callable[[], Tree]
     revision: Callable[[], str]
     since: datetime
@@ -424,28 +426,31 @@ class Steps:
         words = record.keep_text(text, f"input{number}", self._sidecar())
         self.session.add(lambda id: ReadStdin(id, words))
 
-    def start_scripts(self, turn: Turn) -> None:
-        """Start what the turn asked for, now that it is on record."""
+    def follow(self, turn: Turn) -> None:
+        """Start what the turn asked for, and halt what it ended, now that it is on record."""
         for id, mode, command in turn.start:
             self._start(id, mode, command, "generator")
+        if turn.run and turn.run.status in BROKEN_OFF:
+            self.halts.halt(turn.run.id)
 
     # runs that end from outside
 
-    def end_scripts(self, run: str) -> None:
-        """End the scripts of a run, which may take some seconds; on any thread."""
+    def end_work(self, run: str) -> None:
+        """End what a run has set going, which may take some seconds; on any thread."""
+        self.halts.halt(run)
         for script in self.session.scripts():
             if script.run == run and script.status == "running":
                 self.scripts.end(script.id, "cancelled")
         commands.end(self.home.folder, run)
 
     def end_cancelled(self) -> None:
-        """End the scripts of runs that were cancelled while no agent ran, or before a crash; and
-        their commands."""
+        """End what runs have set going that were ended while no agent ran, or before a crash."""
+        self.halts.rest()
         known = {script.run for script in self.session.scripts() if script.run}
         for run in known | commands.runs(self.home.folder):
             found = self.store.run(run)
             if found and found.status == "cancelled":
-                self.end_scripts(run)
+                self.end_work(run)
 
     def give_up_questions(self) -> bool:
         """Nobody will answer any more what was asked here: enter those runs again, so that they end

@@ -11,6 +11,7 @@ from sia.entries import Response
 from sia.events import Event
 from sia.store import Run, RunVerdict
 
+BROKEN_OFF = ("failed", "cancelled")  # how a run ends that did not come to its end
 WAY = frozenset({"navigate_category", "navigate_skill", "read_next", "predict"})
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sqlite3
+import sys
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
@@ -65,10 +67,31 @@ def _change(home: Home, options: argparse.Namespace) -> str:
         store = Store(home.database)
         try:
             if options.action == "drop":
-                return queues.dropped(queues.drop(store, options.run))
+                run = queues.drop(store, options.run)
+                _halt(home, store, run.id)
+                return queues.dropped(run)
             return queues.raised(queues.raise_urgency(store, options.run, options.urgency))
         finally:
             store.close()
+
+
+def _halt(home: Home, store: Store, run: str) -> None:
+    """End what it has set going; only a home in which that is to be done pays for it."""
+    if run not in queues.halting(store):
+        return
+    from sia.halts import Halts
+    from sia.skills.host import WorkerPool, passed_environment
+
+    home.learn_secrets()
+    pool = WorkerPool(home.log / "skills.log", passed_environment(os.environ))
+    found = tree.load(home.skill_roots)
+    try:
+        Halts(
+            home, store, pool, lambda: found, lambda: datetime.now(home.zone),
+            lambda text: print(f"sia: {text}", file=sys.stderr),
+        ).halt(run)  # fmt: skip
+    finally:
+        pool.close()
 
 
 def _ask_running(home: Home, options: argparse.Namespace) -> str:

@@ -3,8 +3,11 @@
 A skill module defines ``observe(ctx) -> JSON`` (optional: what of the world matters to the run; it
 may only look, and is called before the first action, between actions, after an interruption and at
 the end), one function per action named in ``sia-actions`` (called in order, each may leave things
-for the next in ``ctx.state``), and ``verify(ctx) -> bool | None`` (optional: asks the world whether
-it worked; None: cannot tell; a Failed that names a cause is a no).
+for the next in ``ctx.state``), ``verify(ctx) -> bool | None`` (optional: asks the world whether
+it worked; None: cannot tell; a Failed that names a cause is a no), and ``halt(ctx)`` (optional:
+ends what the run has set going and would go on without it, such as a vehicle; called when a run
+that has touched the world is ended from outside: cancelled, or over its budget. It may be called
+again and, like ``observe``, call nothing of ctx that changes anything; a Failed is told).
 
 An action may be entered again from its top: after a question was answered, after a restart, after
 a preemption. What ``choose``, ``generate``, ``say``, ``ask``, ``effect``, ``remind`` and the other

@@ -28,7 +28,8 @@ WORDS = {
     "meanwhile": ("queue", "decline"),
     "decision-log": ("on", "off"),
 }
-RESERVED = ("observe", "verify", "predict", "assess")  # what the run does around the actions
+# What the run does around the actions.
+RESERVED = ("observe", "verify", "halt", "predict", "assess")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -76,6 +77,7 @@ class Manifest:
     code: str = ""  # skill.py as it was checked; this is what runs, also when the file is edited
     has_observe: bool = False  # skill.py defines observe
     has_verify: bool = False  # skill.py defines verify
+    has_halt: bool = False  # skill.py defines halt
 
     @property
     def has_code(self) -> bool:
@@ -126,6 +128,7 @@ def parse_skill(folder: Path) -> Manifest:
         code=code,
         has_observe="observe" in functions,
         has_verify="verify" in functions,
+        has_halt="halt" in functions,
     )
 
 
@@ -286,7 +289,7 @@ def _functions(script: Path, code: str) -> dict[str, Function]:
         raise MalformedSkill(script, f"is not Python: {error}") from None
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     functions = {node.name: node for node in module.body if isinstance(node, kinds)}
-    for name in ("observe", "verify"):
+    for name in ("observe", "verify", "halt"):
         if name in functions:
             _check_function(script, functions[name])
     return functions

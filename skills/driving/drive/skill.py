@@ -13,8 +13,11 @@ _HOME = re.compile(r"\b(?:drive|take|bring|go)\b.*\b(?P<place>home|there)\b", re
 
 
 def observe(ctx: Ctx) -> dict[str, Any]:
+    """The drive alone: halts are asked about by ``go``, and the speed changes by itself."""
     status = _tell(ctx, "status")
-    return {"state": status.state, "speed": status.speed}
+    if "place" not in ctx.state:
+        return {"vehicle": "ready" if status.state != "driving" else "driving somewhere else"}
+    return {"vehicle": "answers"}
 
 
 def start(ctx: Ctx) -> None:
@@ -49,6 +52,12 @@ def go(ctx: Ctx) -> None:
 
 def verify(ctx: Ctx) -> bool | None:
     return _tell(ctx, "status").state == "arrived" or None
+
+
+def halt(ctx: Ctx) -> None:
+    """A drive that is ended does not drive on."""
+    if _tell(ctx, "status").state == "driving":
+        _tell(ctx, "halt")
 
 
 def _tell(ctx: Ctx, command: str) -> vehicle.Status:
