@@ -313,7 +313,7 @@ def _finish(
         old,
         parent=start.id,
         adapters=Adapters(sha256_file(adapter), old.adapters.writing),
-        thresholds={"contains_request": 0.5, "interrupt": 0.5} | old.thresholds,
+        thresholds={"contains_request": 0.5, "interrupt": 0.5, "predict": 0.5} | old.thresholds,
         data_sha256=data_sha256,
     )
     loop.say(f"measuring {len(loop.held)} rows with the engine")

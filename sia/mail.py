@@ -7,6 +7,7 @@ import re
 import smtplib
 import socket
 import ssl
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -48,6 +49,21 @@ class MailServer:
             raise Refused(
                 f"no TLS for {self.place}: the password would travel readable; use starttls or tls"
             )
+
+
+def reachable(server: MailServer, seconds: float) -> bool:
+    """Whether somebody listens there; nothing is said to them."""
+    found: list[bool] = []
+
+    def connect() -> None:
+        with suppress(OSError), socket.create_connection((server.host, server.port), seconds):
+            found.append(True)
+
+    # On a thread: no time limit holds for what looks up the name.
+    thread = threading.Thread(target=connect, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return bool(found)
 
 
 @dataclass(frozen=True)

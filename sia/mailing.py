@@ -18,6 +18,7 @@ from sia.mailwords import MailWords
 from sia.skills.api import Ctx, Failed, Finished
 
 EFFECT = "send e-mail"
+REACH_SECONDS = 3.0
 
 
 def sender(ctx: Ctx) -> str:
@@ -143,6 +144,17 @@ def content(box: BaseMailBox, one: Envelope) -> mailtext.Content:
 
 def shown(people: Sequence[Sequence[str]]) -> str:
     return ", ".join(f"{name} <{email}>" if name else email for name, email in people)
+
+
+def observed(ctx: Ctx) -> dict[str, str]:
+    """What sending rests on: the server and, once it is known who it goes to, their addresses."""
+    server = MailServer(ctx.settings["host"], ctx.settings.get("port", 587))
+    seen = {"server": "reachable" if mail.reachable(server, REACH_SECONDS) else "does not answer"}
+    if to := ctx.state.get("to"):
+        listed = {email for person in known(ctx).people for _, email in person.emails}
+        where = {True: "in the address book", False: "as it was typed"}
+        seen["recipient"] = ", ".join(f"{email} {where[email in listed]}" for _, email in to)
+    return seen
 
 
 def send(ctx: Ctx) -> None:

@@ -196,11 +196,13 @@ class _Work:
         # Asked only where the revision was taught it, and where there is something to see.
         if "predict" not in thresholds or not (skill.has_observe or skill.careful):
             return
-        last = (self._seen() or {}).get("last")
-        parts = [assess.words(value) for value in (last, self._state()) if value]
+        # What the skill observes is what matters; where it does not, its arguments are known.
+        seen = (self._seen() or {}).get("last") or self._state()
+        if not seen:
+            return
         calls = self._calls(PREDICT)
         try:
-            given = {"ordinal": 1, "observed": "; ".join(parts) or "nothing"}
+            given = {"ordinal": 1, "observed": assess.words(seen)}
             said = calls.answer("predict", given)
         except DecisionError as error:
             raise _Instead(Outcome("failed", str(error), "text")) from error

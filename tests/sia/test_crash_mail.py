@@ -47,9 +47,24 @@ class Server:
 class Dialogue(SMTP):
     """Tells the server of each command before it is answered."""
 
+    greeted = False
+
     def connection_made(self, transport: Any) -> None:
-        self.event_handler.reached("connection")
-        super().connection_made(transport)
+        # Who only looks whether somebody listens is gone before the greeting.
+        self.loop.call_later(0.1, self._greet, transport)
+
+    def _greet(self, transport: Any) -> None:
+        if not transport.is_closing():
+            self.greeted = True
+            self.event_handler.reached("connection")
+            super().connection_made(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self.greeted:
+            super().connection_lost(error)
+
+    def eof_received(self) -> bool:
+        return super().eof_received() if self.greeted else False
 
     async def smtp_EHLO(self, hostname: str) -> None:
         self.event_handler.reached("EHLO")

@@ -448,3 +448,9 @@ def test_what_waits_is_woken_by_the_cancel_or_by_the_time() -> None:
         assert not until.is_set()
     cancel.set()
     assert not until.is_set()  # it no longer listens
+
+
+def test_without_anything_seen_nothing_is_predicted(doubting, skill) -> None:
+    skill("do", "def act(ctx):\n    ctx.say('did it')\n", more="sia-stakes: high")
+    rig = doubting()
+    assert rig.all("do it") == 0 and rig.asked == [] and "predict" not in phases(rig)

@@ -165,7 +165,7 @@ def test_what_cannot_be_made_good_again_is_done_with_care(made, stakes, effects,
             None,
             "SKILL.md: unknown sia-step; known are sia-inputs, sia-actions, sia-predict, "
             "sia-interrupted-by, sia-interrupts, sia-requires, sia-degrade, sia-budget, "
-            "sia-stakes, sia-effects, sia-decision-log",
+            "sia-stakes, sia-effects, sia-meanwhile, sia-decision-log",
         ),
         (
             HEAD + "  sia-stakes: medium\n---\n",

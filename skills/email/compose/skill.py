@@ -14,6 +14,10 @@ _NOBODY = "someone else"
 _MOST = 60  # contacts that one decision is asked about
 
 
+def observe(ctx: Ctx) -> dict[str, str]:
+    return mailing.observed(ctx)
+
+
 def recipient(ctx: Ctx) -> None:
     mailing.sender(ctx)  # before anything is asked: without it nothing can be sent
     known = mailing.known(ctx)

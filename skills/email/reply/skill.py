@@ -15,6 +15,10 @@ _ALL = re.compile(  # "reply to all", not "answer the mail about all tickets"
 )
 
 
+def observe(ctx: Ctx) -> dict[str, str]:
+    return mailing.observed(ctx)
+
+
 def which(ctx: Ctx) -> None:
     own = mailing.sender(ctx)  # before anything is asked: without it nothing can be sent
     head, _, _ = mailwords.answer(ctx.request)

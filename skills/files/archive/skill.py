@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote_from_bytes, unquote_to_bytes
@@ -25,6 +26,24 @@ _UNITS = {"tag": "day", "woche": "week", "monat": "month", "jahr": "year"}
 _DELETE = re.compile(r"\b(?:delete|remove|move|clear|get rid|lösch\w*|verschieb\w*)\b", re.I)
 _KEEP = re.compile(r"\b(?:do not|don['’]?t|without|never|no)\s+(?:delet|remov|mov|clear)\w*", re.I)
 _TAR = re.compile(r"\btar\b|\btgz\b|\.tar\b|\bgzip\b|tarball", re.I)
+
+
+def observe(ctx: Ctx) -> dict[str, str]:
+    """The folder and what is to be packed, until it is; then the archive."""
+    if "files" not in ctx.state:
+        return {"folder": "not yet chosen"}
+    folder, target, _ = _named(ctx)
+    names = [_back(name) for name in ctx.state["files"]]
+    if "sums" in ctx.state:
+        return {"archive": "there" if target.exists() else "gone"}
+    there = sum(os.path.lexists(folder / name) for name in names)
+    size = sum(os.lstat(folder / name).st_size for name in names if os.path.lexists(folder / name))
+    return {
+        "folder": "there" if folder.is_dir() else "gone",
+        "files": f"{there} of {len(names)}",
+        "archive": "name is taken" if os.path.lexists(target) else "name is free",
+        "disk": "room enough" if shutil.disk_usage(target.parent).free > size else "too full",
+    }
 
 
 def plan(ctx: Ctx) -> None:
