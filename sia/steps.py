@@ -29,12 +29,12 @@ from sia.entries import (
     WriteStdout,
 )
 from sia.errors import RESTART
-from sia.events import Ended, Routed
+from sia.events import Ended, Notice, Routed
 from sia.generator.types import Generator, GeneratorError
 from sia.halts import Halts
 from sia.home import Home
 from sia.machine import Machine
-from sia.navigate import CREATE_CATEGORY, UNCOVERED, Navigator, Route
+from sia.navigate import CREATE_CATEGORY, CREATE_SKILL, UNCOVERED, Navigator, Route
 from sia.prompt import prompt
 from sia.redact import redact
 from sia.runs import Runs, asked
@@ -42,6 +42,7 @@ from sia.scheduler import Preemption
 from sia.scripts import Cancel, Output, Refused, Scripts, ScriptState, Until
 from sia.scripts.policy import Author
 from sia.session import Session
+from sia.skills.api import NOT_COVERED
 from sia.skills.manifest import Manifest
 from sia.skills.tree import Tree, UnknownSkill
 from sia.store import Run, Store
@@ -281,7 +282,7 @@ class Steps:
             turn.before.append(Routed(run.id, route.skill, route.p))
         if route.skill == UNCOVERED:
             return route, self.uncovered.note(turn, run, route, proposal).id
-        self.uncovered.suggestions.done(run.text, route.skill)
+        self.uncovered.keep_way(turn, route)
         return route, ""
 
     def _add_step(self, run: Run, skill: str, action: str, status: str, text: str) -> None:
@@ -322,6 +323,10 @@ class Steps:
             return
         now = iteration.figures.time
         outcome = self.runs.act(run, skill, tree, turn, now, cancel)
+        if outcome.cause == NOT_COVERED:
+            route = Route(UNCOVERED, 1.0, (), CREATE_SKILL, skill.category)
+            noted = self.uncovered.note(turn, run, route)
+            turn.after.append(Notice(f"noted as {noted.id}; see sia suggestions"))
         status = "waiting" if outcome.kind == "suspended" else outcome.kind
         self._add_step(run, run.skill, action, status, outcome.message)
         self._note_messages(turn, run)
@@ -430,8 +435,11 @@ class Steps:
         """Start what the turn asked for, and halt what it ended, now that it is on record."""
         for id, mode, command in turn.start:
             self._start(id, mode, command, "generator")
-        if turn.run and turn.run.status in BROKEN_OFF:
-            self.halts.halt(turn.run.id)
+        run = turn.run
+        if run and run.status in BROKEN_OFF:
+            self.halts.halt(run.id)
+        elif run and run.status == "done" and run.skill != UNCOVERED:
+            self.uncovered.done(run)
 
     # runs that end from outside
 

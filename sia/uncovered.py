@@ -30,7 +30,7 @@ from sia.turn import Result, Turn
 YES_NO = ("yes", "no")
 # Results of the making of a category, kept by these ordinals of one action.
 ACTION = CREATE_CATEGORY
-ROUTE, WRITTEN, MAY, TITLE, DESCRIPTION = range(5)
+ROUTE, WRITTEN, MAY, TITLE, DESCRIPTION, WAY = range(6)
 ASKABLE = ("typed",)  # sources behind which a person sits who knows what was asked
 SHOWN = ("navigate_category", "navigate_skill", "cover", "same_action")
 EARLIER = 16  # open suggestions that a request is compared with
@@ -197,7 +197,7 @@ class Uncovered:
     ) -> Suggestion:
         """Note the request as what a skill, or a category, is missing for."""
         here = [answer for answer, _ in turn.decided if answer.decision.phase in SHOWN]
-        before = self._kept(run, ROUTE)
+        before = self._kept(run, ROUTE) or self._kept(run, WAY)
         decisions = [*(before["decisions"] if before else ()), *_outputs(here)]
         item, row = self.suggestions.suggest(
             run,
@@ -211,6 +211,15 @@ class Uncovered:
         if row is not None:
             turn.after.append(Traced(f"suggestion {json.dumps(row.to_json(), ensure_ascii=False)}"))
         return item
+
+    def keep_way(self, turn: Turn, route: Route) -> None:
+        """What led to a skill, in case that finds only then that nothing covers the request."""
+        way = {"decisions": _outputs(route.answers)}
+        turn.results.append(Result(ACTION, WAY, "route", way))
+
+    def done(self, run: Run) -> None:
+        """A skill did what was asked: a suggestion of these words is no longer open."""
+        self.suggestions.done(run.text, run.skill)
 
     def _same(self, turn: Turn, run: Run, items: list[Suggestion]) -> int:
         last = items[-EARLIER:]

@@ -23,6 +23,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+NOT_COVERED = "not covered"  # the cause of NotCovered; no decision is labelled by it
+
 
 class Failed(Exception):
     """The action could not do its work. ``cause`` as labels name it.
@@ -34,6 +36,13 @@ class Failed(Exception):
     def __init__(self, message: str, cause: str = "unknown") -> None:
         super().__init__(message)
         self.cause = cause
+
+
+class NotCovered(Failed):
+    """No skill does what is asked, as turns out only now: it is noted as a suggestion."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, NOT_COVERED)
 
 
 class Finished(Exception):

@@ -308,6 +308,7 @@ def test_a_full_queue_says_so_and_still_takes_what_interrupts(make, skill, home)
     assert notice.text == "the queue is full (1 waiting); not taken: echo 2"
     rig.say("now echo 3")
     rig.wait(Said, text="did now echo 3")
+    rig.until(lambda: rig.agent.loop.current and rig.agent.loop.current.id == "r1")
     rig.say("echo 4", source="timer")  # nobody could send it again
     rig.wait(Admitted, text="echo 4", action="queue")
     rig.stop()

@@ -381,3 +381,32 @@ def test_a_broken_skill_is_refused_with_the_reason_and_nothing_is_promised(agent
     rig.until(lambda: len(rig.said) == 2)
     assert rig.end() == 1
     assert [row["event"] for row in rows(home)] == ["suggested", "suggested"]
+
+
+def test_what_a_skill_finds_not_covered_is_noted_with_what_led_there(agent, skill, home) -> None:
+    skill(
+        "echo",
+        "from sia.skills.api import NotCovered\n\n"
+        "def act(ctx):\n    raise NotCovered('No skill for that.')\n",
+    )
+    for count in (1, 2):
+        rig = agent()
+        assert rig.all("demo echo this to me") == 1
+        assert rig.said == ["No skill for that."]
+        assert "noted as s1; see sia suggestions" in [
+            event.text for event in rig.events if isinstance(event, Notice)
+        ]
+        assert rig.labels() == []
+        rows = read(home / ".sia" / "suggestions.jsonl").rows
+        assert [row["event"] for row in rows] == ["suggested", "repeated"][:count]
+    (first, second) = rows
+    assert (first["kind"], first["category"]) == ("create_skill", "demo")
+    assert (first["query"], first["state"]) == (
+        "demo echo this to me", {"input": "demo echo this to me"},
+    )  # fmt: skip
+    assert [item["phase"] for item in first["decisions"]][0] == "navigate_category"
+    logged = {row["id"] for row in rig.rows()}
+    assert {item["id"] for item in [*first["decisions"], *second["decisions"]]} <= logged
+    skill("echo", ECHO)
+    assert agent().all("demo echo this to me") == 0
+    assert read(home / ".sia" / "suggestions.jsonl").rows[-1]["event"] == "done"

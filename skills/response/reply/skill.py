@@ -8,13 +8,16 @@ from datetime import datetime
 from itertools import groupby
 
 from sia import times
-from sia.skills.api import Ctx
+from sia.skills.api import Ctx, NotCovered
 
 
 def reply(ctx: Ctx) -> None:
     words = " ".join(re.findall(r"[\w']+", ctx.request.casefold().replace("’", "'")))
     answers = (answer(ctx) for pattern, answer in _ANSWERS if re.search(pattern, words))
-    ctx.say(next(filter(None, answers), _UNKNOWN))
+    answer = next(filter(None, answers), "")
+    if not answer:
+        raise NotCovered(_UNKNOWN)
+    ctx.say(answer)
 
 
 _UNKNOWN = 'I have no skill for that yet. Ask "what can you do" to see what I can.'
