@@ -94,6 +94,11 @@ class _NoScripts:
     def state(self, id: str) -> None: ...
 
 
+class _NothingNew:
+    def unreviewed(self, tree: object) -> bool:
+        return False
+
+
 def _filled(session: Session, count: int) -> None:
     for index in range(count):
         text = Text(f"{index}: {SENTENCES[index % 3]}")
@@ -114,8 +119,8 @@ def _loop(folder: Path, entries: int) -> tuple[Loop, Session, Store]:
     budget = Budget(count=len, total=10**9, fixed=0)
     steps = Steps(
         home=home, store=store, session=session, scripts=_NoScripts(), machine=Machine(folder),
-        navigator=None, runs=None, generator=None, budget=budget, tree=lambda: None,
-        revision=lambda: "bench", since=datetime.now(UTC),
+        navigator=None, runs=None, generator=None, budget=budget, uncovered=_NothingNew(),
+        declined=None, halts=None, tree=lambda: None, revision=lambda: "bench", since=datetime.now(UTC),
     )
     recorder = Recorder(home, store, session, DecisionLog(home.decisions))
     loop = Loop(

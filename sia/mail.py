@@ -18,11 +18,16 @@ from hashlib import sha256
 from typing import Any
 
 MOST_REFERENCES = 20
+NO_SUCH = frozenset({550, 551, 553})  # RFC 5321, 4.2.2: no such mailbox, elsewhere, not allowed
 _ID = re.compile(r"<[!-;=?-~]{1,250}>")  # printable ASCII without < and >
 
 
 class Refused(Exception):
     """Nothing was sent, and why: one line."""
+
+
+class NoSuchRecipient(Refused):
+    """The server knows none of those whom it should go to."""
 
 
 class Unknown(Exception):
@@ -137,7 +142,9 @@ def send(server: MailServer, message: EmailMessage, timeout: float = 20.0) -> st
         refused = smtp.sendmail(sender, recipients, message.as_bytes())
         return _who(refused) if refused else ""
     except smtplib.SMTPRecipientsRefused as error:
-        raise Refused(_who(error.recipients)) from None
+        codes = {code for code, _ in error.recipients.values()}
+        kind = NoSuchRecipient if codes <= NO_SUCH else Refused
+        raise kind(_who(error.recipients)) from None
     except smtplib.SMTPResponseException as error:
         raise Refused(f"the mail server refused the message: {_reply(error)}") from None
     except (OSError, smtplib.SMTPException):

@@ -181,7 +181,8 @@ def send(ctx: Ctx) -> None:
         except ValueError as error:
             return {"refused": f"it cannot be written as an e-mail: {error}"}
         except mail.Refused as error:
-            return {"refused": str(error)}
+            nobody = "yes" if isinstance(error, mail.NoSuchRecipient) else ""
+            return {"refused": str(error), "nobody": nobody}
         except mail.Unknown as error:
             raise Failed(f"{error}; it may or may not have been sent.", "environment") from None
         id = str(message["Message-ID"])
@@ -198,7 +199,10 @@ def send(ctx: Ctx) -> None:
         ctx.say("I cannot tell whether the e-mail left, so I did not send it again.")
         return
     if result.get("refused"):
-        raise Failed(f"The e-mail was not sent: {result['refused']}.", "environment")
+        # Whom a decision chose and nobody knows was the wrong one; who was named may have moved.
+        wrong = bool(result.get("nobody")) and state.get("chosen")
+        cause = "which" if wrong else "environment"
+        raise Failed(f"The e-mail was not sent: {result['refused']}.", cause)
     state["accepted"] = result["id"]
     notes = [f" But {note}." for note in (result["partly"], result["copy"]) if note]
     found = " I was cut off, but it is in your Sent folder." if result.get("found") else ""

@@ -265,7 +265,9 @@ def test_a_lost_confirmation_is_put_to_the_person(write: Start, skill: Path, inb
     assert ctx.said[-1].startswith("I cannot tell whether the e-mail left")
 
 
-def test_a_refusal_is_the_environments(write: Start, skill: Path, inbox: Any) -> None:
+def test_a_refusal_of_who_was_named_is_the_environments(
+    write: Start, skill: Path, inbox: Any
+) -> None:
     inbox.refuse = ("anna@example.org",)
     outcome = run_actions(skill, write("tell Anna I am late"))
     assert (outcome.kind, outcome.cause) == ("failed", "environment")
@@ -273,6 +275,15 @@ def test_a_refusal_is_the_environments(write: Start, skill: Path, inbox: Any) ->
         "The e-mail was not sent: "
         "the mail server refused anna@example.org (550 no such person here)."
     )
+
+
+def test_whom_a_decision_chose_and_nobody_knows_was_the_wrong_one(
+    write: Start, skill: Path, inbox: Any
+) -> None:
+    inbox.refuse = ("lena@example.org",)
+    ctx = write("tell my sweetheart that I am late", choices=["lena"])
+    outcome = run_actions(skill, ctx)
+    assert (outcome.kind, outcome.cause) == ("failed", "which"), outcome
 
 
 def test_a_host_that_is_down(write: Start, skill: Path) -> None:

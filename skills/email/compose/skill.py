@@ -87,6 +87,7 @@ def _meant(ctx: Ctx, phrase: str, people: Sequence[Contact]) -> Contact | None:
     if describes and 0 < len(people) <= _MOST:
         options = [(person.id, person.description) for person in people]
         id = ctx.choose("Which contact is meant?", options, none=True)
+        ctx.state["chosen"] = id != "none"
         return next((person for person in people if person.id == id), None)
     return None
 
