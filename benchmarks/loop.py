@@ -120,7 +120,8 @@ def _loop(folder: Path, entries: int) -> tuple[Loop, Session, Store]:
     steps = Steps(
         home=home, store=store, session=session, scripts=_NoScripts(), machine=Machine(folder),
         navigator=None, runs=None, generator=None, budget=budget, uncovered=_NothingNew(),
-        declined=None, halts=None, tree=lambda: None, revision=lambda: "bench", since=datetime.now(UTC),
+        declined=None, halts=None, tree=lambda: None, revision=lambda: "bench",
+        since=datetime.now(UTC),
     )
     recorder = Recorder(home, store, session, DecisionLog(home.decisions))
     loop = Loop(

@@ -2,10 +2,10 @@
 
     .venv/bin/python -m benchmarks.preempt [--runs N]
 
-Prints one JSON object, in milliseconds: from submitting "holy shit stop!" to its admission, and to the
-first words of what it leads to, while a drive runs (a vehicle on a Unix socket: also until it was told
-to halt), during a command of 60 s, and during a long generation. The goal: under 2 s. Run it on a
-machine that does nothing else.
+Prints one JSON object, in milliseconds: from submitting "holy shit stop!" to its admission, and to
+the first words of what it leads to, while a drive runs (a vehicle on a Unix socket: also until it
+was told to halt), during a command of 60 s, and during a long generation. The goal: under 2 s. Run
+it on a machine that does nothing else.
 """
 
 from __future__ import annotations
