@@ -75,7 +75,7 @@ def wait(true: Callable[[], object], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not true():
         if time.monotonic() > end:
-            raise SystemExit("it does not come to that")
+            raise SystemExit("what is to be stopped did not begin")
         time.sleep(0.002)
 
 
