@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from semif.errors import SemifError
+from semif.jsonl import write_whole
 from semif.llama import Model
 from semif.revision import Registry
 from sia import home as homes
@@ -22,10 +23,14 @@ from sia.cli.guard import AGAIN
 from sia.dream import status
 from sia.dream.child import step_back
 from sia.dream.dataset import collect
-from sia.dream.dream import Dreams, Outcome, Recipe, by_phase
+from sia.dream.dream import Dreams, Outcome, Recipe
 from sia.dream.pause import MakesWay
+from sia.dream.report import Report, read_nights, report
 from sia.errors import DONE, SOME_FAILED, SiaError
 from sia.home import Home
+from sia.shell.text import clean, columns, shorten
+
+WORST_SHOWN = 5
 
 
 def run(options: argparse.Namespace, folder: Path) -> int:
@@ -36,7 +41,7 @@ def run(options: argparse.Namespace, folder: Path) -> int:
     if options.status:
         return _status(home, options.json)
     if not options.now:
-        return _report(Dreams(home.dreams, registry, _say, chosen), logs, options.json)
+        return _report(home, logs, options)
     os.environ.pop(AGAIN, None)
     step_back()
     with Dreams(home.dreams, registry, _say).lock():
@@ -108,36 +113,74 @@ def _status(home: Home, as_json: bool) -> int:
     return DONE
 
 
-def _report(dreams: Dreams, logs: list[Path], as_json: bool) -> int:
-    dataset = collect(logs, _say)
-    said = [row.said() for row in dataset.rows]
-    costs = by_phase(said)
-    past = dreams.past()
-    data = {
-        "rows": len(said),
-        "held_out": len(dataset.held),
-        "alike_dropped": dataset.dropped,
-        "corrections": len(dataset.corrections),
-        "phases": costs,
-        "dreams": past,
-    }
-    if as_json:
-        print(json.dumps(data))
-        return DONE
-    print(
-        f"{len(said)} labelled decisions, {len(dataset.held)} of them held out, "
-        f"{len(dataset.corrections)} corrected by a person"
-    )
-    for phase, cost in costs.items():
-        nll = cost["nll"]
-        print(
-            f"  {phase:<18} {cost['rows']:>5}  right {100 * cost['accuracy']['mean']:>3.0f} %  "
-            f"loss {nll['mean']:.2f} ({nll['low']:.2f} to {nll['high']:.2f})"
-        )
-    for dream in past:
-        verdict = "proven" if dream["passed"] else f"rejected ({', '.join(dream['failed'])})"
-        print(f"{dream['dream']}  {dream['candidate']}  {verdict}")
+def _report(home: Home, logs: list[Path], options: argparse.Namespace) -> int:
+    """What the labelled decisions cost: in words or JSON, and as a page where one is asked for."""
+    nights = read_nights(options.nights) if options.nights else []
+    found = report(collect(logs, _say), home.dreams, nights)
+    if options.json:
+        print(json.dumps(found.to_json()))
+    else:
+        print("\n".join(told(found)))
+    target = options.html or (home.dreams / "report.html" if options.report else None)
+    if target:
+        from sia.dream.page import page
+
+        home.dreams.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(target, page(found, datetime.now(home.zone)).encode())
+        _say(f"the report is in {target}")
     return DONE
+
+
+def told(found: Report) -> list[str]:
+    """The report in lines."""
+    if not found.rows:
+        lines = ["no decision has a label yet (/right, /wrong, sia review)"]
+    else:
+        sources = ", ".join(f"{count} {source}" for source, count in found.sources.items())
+        lines = [
+            f"{found.rows} labelled decisions ({sources}), {found.held_out} of them held out, "
+            f"{len(found.corrections)} corrected by a person",
+            *_phases(found),
+        ]
+    dearest = found.worst[:WORST_SHOWN]
+    if dearest:
+        lines += ["", "the dearest:"]
+        cells = [
+            (
+                row.phase,
+                _option(row.selected, row.p),
+                _option(row.outcome, row.right_p),
+                shorten(clean(row.text), 50),
+            )
+            for row in dearest
+        ]
+        heads = ("phase", "selected", "it is", "")
+        lines += [f"  {''.join(line).rstrip()}" for line in columns([heads, *cells])]
+    if found.dreams:
+        lines.append("")
+    for dream in found.dreams:
+        failed = [line["name"] for line in dream["lines"] if not line["passed"]]
+        verdict = f"rejected ({', '.join(failed)})" if failed else "proven"
+        lines.append(f"{dream['dream']}  {dream['candidate']}  {verdict}")
+    return lines
+
+
+def _option(name: str, p: float | None) -> str:
+    return name if p is None else f"{name} {p:.2f}"
+
+
+def _phases(found: Report) -> list[str]:
+    """A table: accuracy, loss with its bounds, Brier score, ECE."""
+    whole = {**found.phases, "all": found.whole} if len(found.phases) > 1 else found.phases
+    rows = [("phase", "rows", "right", "loss", "90 % bounds", "Brier", "ECE")]
+    for phase, cost in whole.items():
+        nll = cost["nll"]
+        rows.append((
+            phase, str(cost["rows"]), f"{100 * cost['accuracy']['mean']:.0f} %",
+            f"{nll['mean']:.3f}", f"{nll['low']:.2f} to {nll['high']:.2f}",
+            f"{cost['brier']['mean']:.3f}", f"{cost['ece']:.3f}",
+        ))  # fmt: skip
+    return [f"  {''.join(line).rstrip()}" for line in columns(rows)]
 
 
 def _say(line: object) -> None:

@@ -165,6 +165,12 @@ def _add_dream(dream: argparse.ArgumentParser) -> None:
     what.add_argument("--now", action="store_true",
                       help="dream; without it: what was logged costs, and past dreams")
     what.add_argument("--status", action="store_true", help="how far the dream is that runs now")
+    what.add_argument("--report", action="store_true",
+                      help="what was logged costs, also as a page in .sia/dreams/report.html")
+    dream.add_argument("--html", metavar="FILE", type=Path, help="the page of --report, there")
+    dream.add_argument("--nights", metavar="FILE", type=Path,
+                       help="a file of accuracies by night, as benchmarks.nights writes it: a plot "
+                       "of it in the page")
     dream.add_argument("--from", dest="homes", metavar="DIR", type=Path, action="append",
                        default=[], help="learn from this home's log too; may be given again")
 
