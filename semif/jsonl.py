@@ -46,18 +46,28 @@ def append(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     data = b"".join(_line(row) for row in rows)
     if not data:
         return
+    new = not path.exists()
+    fd = _locked(path)
     try:
-        new = not path.exists()
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise FileError(path, f"cannot be written: {error.strerror}") from error
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
         size = _mend(fd, path)
         _write_or_cut_back(fd, size, data, path)
         if new:
             sync_folder(path.parent)
     finally:
+        os.close(fd)
+
+
+def _locked(path: Path) -> int:
+    """Open for appending, under the lock; anew where the file was replaced meanwhile."""
+    while True:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise FileError(path, f"cannot be written: {error.strerror}") from error
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(fd), os.stat(path)):
+                return fd
         os.close(fd)
 
 

@@ -27,6 +27,7 @@ COMMANDS = {
     "history": "the iterations on disk",
     "replay": "run saved iterations again: do their prompts and decisions still stand?",
     "diff": "two iterations side by side",
+    "forget": "rewrite what was kept without a text, a row, a run, an iteration or a session",
     "config": "every setting, and where it came from",
     "decisions": "the logged decisions, with the ids of their rows and their labels",
     "correct": "say which option of a logged decision is right, or with --not, wrong",
@@ -103,6 +104,11 @@ def parser() -> argparse.ArgumentParser:
         subs[name].add_argument("--file", type=Path, help="a file of lines, - for standard input")
     subs["admit"].add_argument("--process", metavar="NAME", help="while this process runs")
     subs["route"].add_argument("--skills", type=Path, metavar="DIR", help="over this tree alone")
+    forget = subs["forget"]
+    forget.add_argument("what", nargs="+", metavar="ID|TEXT",
+                        help="an id that is there (row, run, SESSION/N, session), else a text")
+    forget.add_argument("--dry-run", action="store_true", help="only show what would change")
+    forget.add_argument("--yes", action="store_true", help="do not ask")
     _add_replay(subs["replay"], subs["diff"])
     _add_dream(subs["dream"])
     revisions = subs["revisions"]
@@ -227,6 +233,10 @@ def main(arguments: Sequence[str], make: Make | None = None) -> int:
         from sia.cli import queue
 
         return queue.run(options, home_folder(options))
+    if options.command == "forget":
+        from sia.cli import forget
+
+        return forget.run(options, home_folder(options))
     if options.command in ("replay", "diff"):
         from sia.cli import replay
 

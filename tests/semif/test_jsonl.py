@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -191,3 +193,22 @@ def test_write_whole_replaces_or_keeps(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["current"]
     with pytest.raises(FileError):
         write_whole(tmp_path / "gone" / "current", b"x")
+
+
+def test_a_row_that_waited_for_the_lock_goes_into_the_file_that_replaced_it(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    append(path, [{"n": 1}])
+    with path.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        writer = threading.Thread(target=append, args=(path, [{"n": 2}]))
+        writer.start()
+        while not any(f"{os.getpid()} " in line and "->" in line for line in locks()):
+            time.sleep(0.01)
+        write_whole(path, b'{"n": 0}\n')
+    writer.join()
+    assert read(path).rows == ({"n": 0}, {"n": 2})
+
+
+def locks() -> list[str]:
+    """The kernel's table; one that waits has an arrow."""
+    return Path("/proc/locks").read_text("ascii").splitlines()
