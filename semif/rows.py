@@ -182,6 +182,26 @@ def focus(rows: Sequence[LabelledRow], limit: int, seed: int) -> list[LabelledRo
     ]
 
 
+def apart(
+    rows: Sequence[LabelledRow], data: Path, older: Path
+) -> tuple[list[LabelledRow], list[LabelledRow]]:
+    """(rows of lines that the folder `older` has not, the others), both in their order.
+
+    FileError for a folder that is no data.
+    """
+    new = set()
+    for name in _FILES[1:]:
+        known = set(_read(older / name).split(b"\n"))
+        lines = enumerate(_read(data / name).split(b"\n"), start=1)
+        new |= {f"{name}:{number}" for number, line in lines if line not in known}
+    sides: tuple[list[LabelledRow], list[LabelledRow]] = ([], [])
+    for row in rows:
+        where = row.decision.id.partition(":")[2]
+        name, _, number = where.partition(":")
+        sides[f"{name}:{number.partition('.')[0]}" not in new].append(row)
+    return sides
+
+
 def split(rows: Sequence[LabelledRow]) -> tuple[list[LabelledRow], list[LabelledRow]]:
     """(training, held out): by a hash of the text, so that a text never changes sides."""
     sides: tuple[list[LabelledRow], list[LabelledRow]] = ([], [])

@@ -60,6 +60,7 @@ class Plan:
     layers: int = 14
     rows_limit: int | None = None
     focus: bool = False  # the rows of a limit by the needs of the main job
+    older: str = ""  # a folder of older texts: what is not in it comes whole, beside the limit
     seed: int = 0
     batch: int = 8
     shared: int = 4
@@ -108,9 +109,13 @@ def train(
     """
     if data.is_dir() or not data.exists():
         built, sha256 = rows.build(data, plan.seed), rows.data_sha256(data)
+        new: list[LabelledRow] = []
+        if plan.older:
+            new, built = rows.apart(built, data, Path(plan.older))
+        chosen = [*new, *_chosen(built, plan)]
     else:
-        built, sha256 = _read(data), sha256_file(data)
-    return tune(model, parent, _chosen(built, plan), sha256, out, plan, resume, say)
+        chosen, sha256 = _chosen(_read(data), plan), sha256_file(data)
+    return tune(model, parent, chosen, sha256, out, plan, resume, say)
 
 
 def _read(path: Path) -> list[LabelledRow]:

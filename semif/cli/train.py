@@ -60,6 +60,13 @@ def _add_rows(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--rows-limit", type=count, metavar="N", help="use a sample of the rows")
     group.add_argument("--focus", action="store_true", help="draw them for the main job")
+    group.add_argument(
+        "--older",
+        metavar="DIR",
+        default="",
+        help="a folder of older texts: rows of lines that are not in it come all, and the limit "
+        "holds for the others",
+    )
 
 
 def _add_steps(parser: argparse.ArgumentParser) -> None:
@@ -101,6 +108,9 @@ def run(args: argparse.Namespace) -> int:
     from semif.rows import shipped_data
 
     phase_prompts = dict(said.partition("=")[::2] for said in args.phase_prompt)
+    if args.older and args.data and not args.data.is_dir():
+        say("--older goes with a folder of texts, not with a file of rows")
+        return EXIT_USAGE
     if not all(phase_prompts.values()):
         say("--phase-prompt takes PHASE=VERSION")
         return EXIT_USAGE
@@ -114,6 +124,7 @@ def run(args: argparse.Namespace) -> int:
         layers=args.layers,
         rows_limit=args.rows_limit,
         focus=args.focus,
+        older=args.older,
         seed=args.seed,
         batch=args.batch,
         shared=args.shared,

@@ -14,6 +14,7 @@ import yaml
 from semif.errors import DecisionError, FileError
 from semif.export import LabelledRow
 from semif.rows import (
+    apart,
     build,
     data_sha256,
     focus,
@@ -142,6 +143,19 @@ def test_a_line_more_leaves_the_other_rows_as_they_were(
     assert [row for row in more if row.decision.id in ids] == rows
     assert len(more) == len(rows) + 2
     assert data_sha256(copied) != before == data_sha256(shipped_data())
+
+
+def test_rows_of_new_lines_are_told_from_the_others(rows: list[LabelledRow], copied: Path) -> None:
+    older = shutil.copytree(copied, copied.parent / "older")
+    with (copied / "requests.tsv").open("a") as file:
+        file.write("wake me when the bread is done\treminders/set\n")
+    built = build(copied, 0)
+    new, others = apart(built, copied, older)
+    assert {main_text(row.decision.state) for row in new} == {"wake me when the bread is done"}
+    assert [*others] == [row for row in built if row not in new] == rows
+    (older / "general.jsonl").unlink()
+    with pytest.raises(FileError, match=r"general\.jsonl"):
+        apart(built, copied, older)
 
 
 def test_a_text_is_on_one_side(rows: list[LabelledRow]) -> None:
