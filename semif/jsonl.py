@@ -167,11 +167,14 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Replace a small file: temp + fsync + rename + folder fsync; mode 0600."""
+    """Replace a small file: temp + fsync + rename + folder fsync. One that was there keeps its
+    mode; a new one is the owner's alone (0600)."""
     temp = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:
+            with suppress(FileNotFoundError):
+                os.fchmod(fd, path.stat().st_mode & 0o777)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

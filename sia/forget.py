@@ -105,9 +105,7 @@ def carry_out(home: Home, wanted: Plan, by: str) -> None:
     """Rewrite, and leave the tombstone. Hold the home: nobody may write meanwhile."""
     for change in wanted.changes:
         if change.data is not None:
-            mode = change.path.stat().st_mode & 0o777
             write_whole(change.path, change.data)
-            change.path.chmod(mode)
         elif change.path.is_dir():
             shutil.rmtree(change.path)
         else:

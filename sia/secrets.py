@@ -41,6 +41,8 @@ class Secrets:
         held = self._held()
         place = self._into_keyring(name, value)
         held[name] = None if place else value
+        if self.file.exists():
+            self.file.chmod(0o600)  # whatever somebody made of it
         write_whole(self.file, json.dumps(held, indent=1).encode())
         return place or str(self.file)
 

@@ -188,8 +188,11 @@ for i in range(40):
 def test_write_whole_replaces_or_keeps(tmp_path: Path) -> None:
     path = tmp_path / "current"
     write_whole(path, b"one\n")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.chmod(0o644)
     write_whole(path, b"two\n")
-    assert path.read_bytes() == b"two\n" and stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert path.read_bytes() == b"two\n"
     assert [p.name for p in tmp_path.iterdir()] == ["current"]
     with pytest.raises(FileError):
         write_whole(tmp_path / "gone" / "current", b"x")
