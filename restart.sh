@@ -6,12 +6,12 @@
 # The program's exit code says what comes next:
 #   0, 2, 69, 130   ends with the same code (done, usage, unavailable, interrupted)
 #   78              ends (configuration), unless a revision on trial is to blame
-#   75              starts again at once, if a turn was completed
+#   75              starts again at once, if a turn was completed or what it runs on has changed
 #   anything else, and death by signal, is a crash: backoff, and the fifth in ten minutes ends it
 #
 # What the program is told: SIA_RESTART, the number of this start (1, 2, ...), and SIA_TURN_FILE,
-# a file that it appends a line to after each turn. A last line "end" says that an exit code 1 is
-# its result and not a crash. It reads the same standard input in every start. The home, where
+# a file that it appends a line to after each turn, and when it ends because its code or settings
+# changed. A last line "end" says that an exit code 1 is its result and not a crash. It reads the same standard input in every start. The home, where
 # revisions are put back, is found as the program finds it: --home, $SIA_HOME, else this folder.
 #
 # For tests: SIA_BACKOFF_UNIT and SIA_PENDING_SECONDS, both in seconds.

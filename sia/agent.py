@@ -17,8 +17,8 @@ from semif.export import read_labels
 from semif.log import DecisionLog
 from semif.revision import Registry
 from sia import brain as models
+from sia import changes, record, trial
 from sia import queue as queues
-from sia import record, trial
 from sia.account import Prices
 from sia.brain import Brain
 from sia.budget import Budget
@@ -117,7 +117,8 @@ class Agent:
             home, self.emit, self.now, ("--model", options.model) if options.model else (),
             options.interactive,
         )  # fmt: skip
-        self._pinned = ""  # the revision that the models are loaded by
+        self._watched: list[changes.Watched] = []
+        self.changed = False  # what it runs on, and it ends for that
 
     # events
 
@@ -209,10 +210,11 @@ class Agent:
             if self._intake:
                 self._intake.close()
 
-    def stop(self, code: int) -> None:
+    def stop(self, code: int, cut: bool = True) -> None:
+        """See ``Loop.stop``."""
         with self._guard:
             if self.loop:
-                self.loop.stop(code)
+                self.loop.stop(code, cut)
             self._early_stop = code
 
     # life
@@ -223,7 +225,7 @@ class Agent:
             self.emit(Notice(text, "warning"))
         self._tell_undelivered()
         self._tell_rolled_back()
-        self._pinned = Registry(self.home.revisions).current().id
+        self._watched = self._watch_itself()
         self.brain = self._load(self.home, self.options.manual, self.options.model, self._warn)
         session = self._session()
         self.home.learn_secrets()  # before anything is shown to a model or written
@@ -251,9 +253,8 @@ class Agent:
         self.holder.watch(self._stop_watch, self._skills_changed)
         self._alarm = Alarm(self._next_due, self._ring, self.loop.fail)
         self._alarm.start()
-        trial.watch(
-            Registry(self.home.revisions), self._pinned, self._stop_watch, self._swapped
-        )
+        for watched in self._watched:
+            changes.watch(watched, self._stop_watch, self._warn, self._changed)
         self.nights.start()
         self._intake.start()
         self._inlets.start()
@@ -462,10 +463,21 @@ class Agent:
                 self.emit(Notice(f"a new revision was put back: {line}", "warning"))
             path.unlink()
 
-    def _swapped(self, id: str) -> None:
-        """Another revision was pinned: take it up after this turn; what runs goes on with it."""
-        self.emit(Notice(f"SIA starts again with revision {id}"))
-        self.stop(RESTART)
+    def _watch_itself(self) -> list[changes.Watched]:
+        """What this agent runs on, as it is now."""
+        registry, chosen = Registry(self.home.revisions), self.home.config.reload
+        watched: list[changes.Watched] = [changes.Pinned(registry, registry.current().id)]
+        if chosen.config:
+            watched.append(changes.ConfigFile(self.home.folder / "sia.toml", self._warn))
+        if chosen.code and (roots := changes.code_roots()):
+            watched.append(changes.Code(roots, self._stop_watch, self._warn, changes.loaded))
+        return watched
+
+    def _changed(self, new: str) -> None:
+        """Start again after this turn; what runs goes on with what is new."""
+        self.emit(Notice(f"SIA starts again {new}"))
+        self.changed = True
+        self.stop(RESTART, cut=False)
 
     def _reminders_changed(self) -> None:
         if self._alarm:

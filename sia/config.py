@@ -225,6 +225,13 @@ class DreamConfig(Section):
     """Put a candidate that is proven on trial; otherwise it waits for `sia revisions use`."""
 
 
+class ReloadConfig(Section):
+    code: bool = True
+    """Start again when SIA's own code changed and can be imported; where it runs in a checkout."""
+    config: bool = True
+    """Start again when this file changed and can be read."""
+
+
 class WebConfig(Section):
     search_url: str = ""
     """A SearXNG server that offers the format json, such as http://127.0.0.1:8888."""
@@ -261,6 +268,7 @@ class Config(Section):
     files: FilesConfig = FilesConfig()
     notes: NotesConfig = NotesConfig()
     dream: DreamConfig = DreamConfig()
+    reload: ReloadConfig = ReloadConfig()
     web: WebConfig = WebConfig()
     shell: ShellConfig = ShellConfig()
     driving: DrivingConfig = DrivingConfig()

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from sia import queue as queues
 from sia.entries import InputEntry, Iteration, ProcessView, QueuedView, Text, WriteStdout
+from sia.errors import RESTART
 from sia.events import Emit, Said, TurnEnded
 from sia.queue import Queue
 from sia.recorder import Recorder
@@ -270,12 +271,14 @@ class Loop:
     def finished(self) -> bool:
         return self._finished
 
-    def stop(self, code: int) -> None:
-        """End after the running turn; what is running is cut off and goes on at the next start."""
+    def stop(self, code: int, cut: bool = True) -> None:
+        """End after the running turn. ``cut``: what is running is cut off, and goes on at the next
+        start; otherwise the turn is finished first."""
         with self._wake:
-            if self._exit is None:
+            if self._exit in (None, RESTART):  # who ends it means more than a restart
                 self._exit = code
-            self.cancel.set()
+            if cut:
+                self.cancel.set()
             self._wake.notify_all()
 
     def fail(self, error: BaseException) -> None:

@@ -5,7 +5,6 @@ What fails here ends the program, and ``restart.sh`` puts the parent back.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,35 +42,3 @@ def _smoke(folder: Path, decider: Decider) -> None:
             f"revision {folder.name} decides {share:.0%} of {ROWS} golden rows as it did when it "
             "was proven; it is not taken up"
         )
-
-
-def watch(
-    registry: Registry, pinned: str, stop_event: threading.Event, on_swap: Callable[[str], None]
-) -> threading.Thread:
-    """Calls ``on_swap`` with the id when another revision than ``pinned`` is, on a thread of its
-    own."""
-
-    def look() -> None:
-        from watchfiles import watch as changes
-
-        registry.folder.mkdir(parents=True, exist_ok=True)
-        folder = registry.folder
-        first = True
-        for changed in changes(
-            folder, stop_event=stop_event, recursive=False, yield_on_timeout=True
-        ):
-            # The first time without a change too: what came before the watch was up.
-            if not changed and not first:
-                continue
-            first = False
-            try:
-                id_ = registry.current().id
-            except ModelError:
-                continue  # half written or damaged: the next start says so
-            if id_ != pinned:
-                on_swap(id_)
-                return
-
-    thread = threading.Thread(target=look, name="revisions", daemon=True)
-    thread.start()
-    return thread

@@ -8,6 +8,7 @@ from collections.abc import MutableMapping
 
 AGAIN = "SIA_AGAIN"  # tells a start without restart.sh that it goes on for the one before
 TURN = "turn"  # a turn was completed
+CHANGED = "changed"  # what it runs on did, which is reason enough to start again without a turn
 END = "end"  # exit code 1 is the work's result and not a crash
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from semif.errors import SemifError
 from sia import home as homes
 from sia.agent import Agent, Options
-from sia.cli.guard import TURN, mark, restarted
+from sia.cli.guard import CHANGED, TURN, mark, restarted
 from sia.cli.plain import Lines, OneRequest, PlainOutput, forget
 from sia.cli.reader import standard_input
 from sia.cli.speak import Request
@@ -97,6 +97,8 @@ def _prepared(agent: Agent) -> Iterator[None]:
         log.exception("a fault of the program")
         raise
     finally:
+        if agent.changed:
+            mark(CHANGED)
         server.close()
         agent.close()
         for handler in log.handlers:

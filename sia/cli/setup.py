@@ -195,4 +195,6 @@ def _keep(asking: _Asking, answers: dict[str, Any]) -> None:
     setup.keep(path, section, {i.key: answers[i.key] for i in wanted if not i.secret})
     print(f"The rest is in {path}.")
     if homes.locked(home):
-        print("The agent that is running takes it up at its next start.")
+        again = home.config.reload.config
+        when = "and starts again for it" if again else "at its next start"
+        print(f"The agent that is running takes it up {when}.")

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,3 +98,37 @@ class Checkout:
         (self.folder / ".venv/sia-stamp").write_text(
             f"{sums.stdout.strip()} {python} {self.folder}\n"
         )
+
+
+class Running:
+    """``restart.sh run --listen`` of a checkout with SIA's own code."""
+
+    def __init__(self, checkout: Checkout, **more: str) -> None:
+        self.checkout, self.errors = checkout, checkout.folder / "errors"
+        with self.errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [checkout.folder / "restart.sh", "run", "--listen"], stdin=subprocess.DEVNULL,
+                stdout=errors, stderr=errors, env=checkout.environment(**more),
+                start_new_session=True,
+            )  # fmt: skip
+
+    def said(self, text: str) -> int:
+        """How often a text stands in the log."""
+        log = self.checkout.folder / ".sia/log/sia.log"
+        return log.read_text("utf-8", "replace").count(text) if log.exists() else 0
+
+    def until(self, true: Callable[[], object], seconds: float = 60) -> None:
+        end = time.monotonic() + seconds
+        while not true():
+            ended = self.process.poll() is not None
+            assert not ended and time.monotonic() < end, self.errors.read_text()
+            time.sleep(0.05)
+
+    def stop(self) -> int:
+        """Asked to end; the exit code."""
+        self.process.terminate()
+        return self.process.wait(20)
+
+    def end(self) -> None:
+        end_group(self.process.pid)
+        self.process.wait(20)

@@ -19,6 +19,7 @@ from semif.types import Decision
 from sia import record
 from sia.agent import Agent, Options
 from sia.brain import Brain
+from sia.config import ReloadConfig
 from sia.entries import Entry, Iteration
 from sia.events import Admitted, Asked, Ended, Event, Said
 from sia.generator.testing import ScriptedGenerator
@@ -114,7 +115,9 @@ class Rig:
     ) -> None:
         opened = open_home(folder)
         chosen = replace(opened.config.skills, create_category=create_category)
-        self.home = SkillHome(opened.folder, replace(opened.config, skills=chosen))
+        still = ReloadConfig(code=False)  # whoever edits it while tests run restarts nothing
+        config = replace(opened.config, skills=chosen, reload=still)
+        self.home = SkillHome(opened.folder, config)
         known = TASKS - {"judge"} if proven is None else proven
         self.generator = ScriptedGenerator(replies, known)
         self.decider = ScriptedDecider(decide)

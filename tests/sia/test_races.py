@@ -11,7 +11,7 @@ from semif.errors import DecisionError
 from semif.log import DecisionLog
 from semif.revision import Registry
 from semif.testing import ScriptedDecider
-from sia import trial
+from sia import changes
 from sia.agent import new_row_id
 from sia.entries import ProcessView
 from sia.events import Admitted, Asked, Ended, Said, TurnEnded
@@ -333,12 +333,13 @@ def test_a_swap_before_the_watch_is_up_is_seen(tmp_path) -> None:
     seen: list[str] = []
     registry = Registry(tmp_path / "revisions")
 
-    def swapped(id_: str) -> None:
-        seen.append(id_)
+    def changed(new: str) -> None:
+        seen.append(new)
         told.set()
 
-    thread = trial.watch(registry, "0123456789ab", stop, swapped)
+    watched = changes.Pinned(registry, "0123456789ab")
+    thread = changes.watch(watched, stop, seen.append, changed)
     assert told.wait(20)
     stop.set()
     thread.join()
-    assert seen == [registry.current().id]
+    assert seen == [f"with revision {registry.current().id}"]
