@@ -6,12 +6,14 @@ file's sha256, so that nothing in it can change unseen.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -235,10 +237,15 @@ class Registry:
         return tuple(sorted(p.name for p in self.folder.iterdir() if _ID.fullmatch(p.name)))
 
     def add(self, revision: Revision, extra: Mapping[str, bytes]) -> Revision:
-        """Put a revision made elsewhere among those of this home, with `extra` files beside it."""
+        """Put a revision made elsewhere among those of this home, with `extra` files beside it.
+
+        One process at a time: what another has begun is deleted.
+        """
         target = self.folder / revision.id
         if revision.folder is None or target.exists():
             return self.get(revision.id)
+        for left in self.folder.glob(".revision-*"):  # whoever made it was killed
+            shutil.rmtree(left, ignore_errors=True)
         draft = Path(mkdtemp(prefix=".revision-", dir=self.folder))
         try:
             for path in revision.folder.iterdir():
@@ -268,8 +275,31 @@ class Registry:
         self.get(id_)
         # In this order: a crash in between leaves a pending swap, which is undone, never a
         # swap that nobody watches.
-        write_whole(self.folder / "pending", f"{id_}\n".encode())
-        write_whole(self.folder / "current", f"{id_}\n".encode())
+        with self._swapping():
+            write_whole(self.folder / "pending", f"{id_}\n".encode())
+            write_whole(self.folder / "current", f"{id_}\n".encode())
+
+    def undo(self) -> str | None:
+        """Undo a swap that was cut off before it pinned anything; the id that it was to pin.
+
+        Else what is pinned would be taken for the one on trial, which never ends its trial.
+        """
+        with self._swapping():
+            id_ = self.pending()
+            if id_ is None or id_ == self._line("current"):
+                return None
+            self.confirm()
+            return id_
+
+    @contextmanager
+    def _swapping(self) -> Iterator[None]:
+        """One process at a time: another must not take a swap under way for one cut off."""
+        fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
 
     def confirm(self) -> None:
         """The pinned revision works: end its trial."""

@@ -225,6 +225,8 @@ class Agent:
             self.emit(Notice(text, "warning"))
         self._tell_undelivered()
         self._tell_rolled_back()
+        if cut := Registry(self.home.revisions).undo():
+            self._warn(f"the swap to revision {cut} was cut off; sia revisions use {cut} tries it")
         self._watched = self._watch_itself()
         self.brain = self._load(self.home, self.options.manual, self.options.model, self._warn)
         session = self._session()

@@ -54,9 +54,14 @@ for name in names:
 class Watched(Protocol):
     """``look`` gives what SIA starts again with, in words, or "" for nothing new."""
 
-    name: str
-    roots: tuple[Path, ...]
-    recursive: bool
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def roots(self) -> tuple[Path, ...]: ...
+
+    @property
+    def recursive(self) -> bool: ...
 
     def look(self) -> str: ...
 

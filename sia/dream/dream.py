@@ -116,11 +116,13 @@ class Dreams:
             **figures,
         }
         write_whole(folder / "proof.json", json.dumps(result, indent=1).encode() + b"\n")
+        if proof.passed:
+            self._register(candidate, examiner)
+        # Last, for what stands here is not dreamed of again: killed before, it is proven once more.
         append(self.folder / "dreams.jsonl", [{"dream": folder.name, **_short(result)}])
         if not proof.passed:
             why = "; ".join(f"{line.name}: {line.text}" for line in proof.failed)
             return Outcome("rejected", why, folder, candidate.id)
-        self._register(candidate, examiner)
         return Outcome("proven", f"{candidate.id} is better", folder, candidate.id)
 
     def past(self) -> list[dict[str, Any]]:
@@ -146,17 +148,18 @@ class Dreams:
             )
         for past in self.past():
             if past["parent"] == current.id and past["data_sha256"] == dataset.sha256:
-                return f"the same rows were dreamed of already, as {past['dream']}"
+                proven = f"; sia revisions use {past['candidate']} takes up what is proven"
+                return (
+                    f"the same rows were dreamed of already, as {past['dream']}"
+                    f"{proven if past['passed'] else ''}"
+                )
         return ""
 
     def _folder(self, dataset: Dataset, current: Revision, recipe: Recipe) -> Path:
         """That of an unfinished dream of the same rows, or a new one with its rows and recipe."""
         wanted = {"parent": current.id, "data_sha256": dataset.sha256, "recipe": asdict(recipe)}
         for path in sorted(self.folder.glob("*/dream.json")):
-            if (
-                not (path.parent / "proof.json").exists()
-                and json.loads(path.read_bytes()) == wanted
-            ):
+            if json.loads(path.read_bytes()) == wanted:
                 self._say(f"going on with the dream {path.parent.name}")
                 return path.parent
         folder = self.folder / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
