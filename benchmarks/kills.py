@@ -2,8 +2,8 @@
 
     .venv/bin/python -m benchmarks.kills [--lives 50] [--seed 5]
 
-Prints one JSON object. Each life starts, dreams, swaps and starts again, while decisions are logged;
-half are killed at a moment of the clock, half at a change of a file, and every second one goes on
+Prints one JSON object. Each life starts, dreams, swaps and starts again, while decisions are
+logged; half are killed at a moment of the clock, half at a change of a file, and half go on
 where the last was killed. After each the pinned revision must load, answer and end its trial, and
 every row must be there; it ends with an error where not. `lasted`: lives that were over before.
 """

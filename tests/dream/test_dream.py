@@ -164,6 +164,27 @@ def test_without_labels_of_others_there_is_nothing_to_learn(home: Path, dream: D
     )
 
 
+def test_the_own_pick_is_no_label(home: Path, dream: Dream) -> None:
+    log(home, lambda i, said: said)
+    (home / ".sia/labels.jsonl").unlink()
+    assert dream().text.startswith("nothing to learn: no decision has a label")
+
+
+def test_a_candidate_that_forgets_a_phase_is_rejected_with_the_line_named(
+    home: Path, registry: Registry, dream: Dream
+) -> None:
+    """It learns what a person says now, and the golden rows of the phase say otherwise."""
+    log(home, lambda i, said: said)
+    known = dream().candidate
+    registry.swap(known)
+    log(home, lambda i, said: {"yes": "no", "no": "yes"}[said])
+    outcome = dream()
+    assert outcome.status == "rejected" and "; phases: asks loses " in outcome.text
+    past = Dreams(home / ".sia/dreams", registry, print).past()[-1]
+    assert "phases" in past["failed"] and "held out" not in past["failed"]
+    assert registry.current().id == known and outcome.candidate not in registry.ids()
+
+
 def test_few_labels_wait(home: Path, dream: Dream) -> None:
     log(home, lambda i, said: said)
     lines = (home / ".sia/labels.jsonl").read_text().splitlines(keepends=True)

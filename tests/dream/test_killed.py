@@ -72,7 +72,7 @@ class Home:
         for id_ in set(self.registry.ids()) - {self.first}:
             shutil.rmtree(self.revisions / id_)
 
-    def live(self, seconds: float = 60, dies_at: int = 0) -> tuple | None:
+    def live(self, seconds: float = 600, dies_at: int = 0) -> tuple | None:
         """One life, killed after so many seconds or at a change; what came of it, if it lasted."""
         ours, theirs = self.context.Pipe(duplex=False)
         process = self.context.Process(
