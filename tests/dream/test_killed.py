@@ -85,6 +85,7 @@ class Home:
             try:
                 kind, *what = ours.recv()
             except EOFError:
+                process.join(10)
                 break
             if kind == "row":
                 self.rows.add(what[0])
@@ -94,6 +95,7 @@ class Home:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.join(0.01)
+        assert lived or process.exitcode == -signal.SIGKILL, "it ended by itself"
         return lived
 
 
