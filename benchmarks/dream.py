@@ -45,7 +45,7 @@ def measured(home: Path, threads: int, tiny: bool) -> dict[str, object]:
     worked = house.work(home, engine, tree, logged, "h", 60 if tiny else CORRECTED)
     engine.close()
     dreams = Dreams(home / ".sia/dreams", at.registry, _say, str(at.model.path))
-    recipe = Recipe(minutes=MINUTES / 2, least=1, layers=2 if tiny else 14)
+    recipe = Recipe(minutes=MINUTES / 2, least=1, **(house.TINY if tiny else {}))
     with dreams.lock():
         examiner.golden(parent, dreams.folder / "golden")
         began = time.monotonic()

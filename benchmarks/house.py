@@ -40,6 +40,7 @@ SKILLS = {
     "open": "Open, lock or hand out the ways into this house.",
     "tell": "Leave word for the people of this house.",
 }
+TINY = {"layers": 2, "epochs": 1, "replay": 0.1}  # of a recipe, for a random model
 BEGAN = datetime(2026, 11, 30, 8, tzinfo=UTC)
 
 

@@ -50,7 +50,7 @@ def dreamed(home: Path, at: house.Setting, arm: str, night: int, args: argparse.
         wanted = day(night, args.seed, at, tree)
         house.work(home, engine, tree, wanted, f"n{night}", len(wanted), args.wrong, args.seed)
     dreams = Dreams(home / ".sia/dreams", at.registry, _say, str(at.model.path))
-    recipe = Recipe(least=1, seed=args.seed + night, layers=2 if args.tiny else 14)
+    recipe = Recipe(least=1, seed=args.seed + night, **(house.TINY if args.tiny else {}))
     with dreams.lock():
         outcome = dreams.run([home], recipe, examiner)
     pinned = _taken(outcome, arm, at) or parent.id
