@@ -82,11 +82,11 @@ def start(registry: Registry, model: Model) -> str:
     return current.id
 
 
-def dream(home: Path, model: Model, changes: Changes) -> Outcome:
+def dream(home: Path, model: Model, changes: Changes, trainer: Connection) -> Outcome:
     """Dream, and put what is proven on trial: as `sia dream --now`."""
     registry = Registry(home / ".sia/revisions")
     dreams = Dreams(home / ".sia/dreams", registry, lambda line: None, str(model.path))
-    dreams._trained = partial(_forked, changes=changes)  # type: ignore[method-assign]
+    dreams._trained = partial(_forked, changes=changes, trainer=trainer)  # type: ignore[method-assign]
     with dreams.lock():
         outcome = dreams.run([home], RECIPE, Examiner(model, 1, 512))
     if outcome.status == "proven":
@@ -115,12 +115,13 @@ def live(home: Path, path: Path, told: Connection, dies_at: int) -> None:
     ``dies_at``: see Changes; 0: whoever waits kills it.
     """
     os.setpgid(0, 0)
+    trainer = _waiting(dies_at)
     small()
     changes = Changes(dies_at)
     threading.Thread(target=_log, args=(home, told), daemon=True).start()
     model, registry = Model.open(path), Registry(home / ".sia/revisions")
     start(registry, model)
-    outcome = dream(home, model, changes)
+    outcome = dream(home, model, changes, trainer)
     pinned = start(registry, model)
     told.send(("lived", outcome.status, pinned, changes.number))
     told.close()
@@ -143,34 +144,38 @@ def _log(home: Path, told: Connection) -> None:
             time.sleep(0.1)
 
 
-def _forked(command: Sequence[str], changes: Changes) -> Path:
-    """The trainer, in a fork of the same server instead of a new program."""
-    arguments = list(command)[list(command).index("semif") + 1 :]
-    context = multiprocessing.get_context("forkserver")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(
-        target=_train, args=(arguments, theirs, os.getpid(), changes.dies_at, changes.number)
-    )
-    process.start()
+def _waiting(dies_at: int) -> Connection:
+    """A trainer forked while this process has no threads yet; it waits for its arguments."""
+    ours, theirs = multiprocessing.Pipe()
+    if not os.fork():
+        ours.close()
+        _train(theirs, dies_at)
     theirs.close()
+    return ours
+
+
+def _forked(command: Sequence[str], changes: Changes, trainer: Connection) -> Path:
+    """The trainer, in a fork instead of a new program."""
+    arguments = list(command)[list(command).index("semif") + 1 :]
+    trainer.send((arguments, changes.number))
     try:
-        printed, changes.number = ours.recv()
+        printed, changes.number = trainer.recv()
     except EOFError:
-        process.join()
-        raise TuningFailed(f"the trainer ended with {process.exitcode}") from None
-    process.join()
+        raise TuningFailed("the trainer ended") from None
     return Path(printed)
 
 
-def _train(arguments: list[str], told: Connection, group: int, dies_at: int, number: int) -> None:
+def _train(told: Connection, dies_at: int) -> None:
     from semif.cli.main import main
 
-    os.setpgid(0, group)  # to die with it
+    try:
+        arguments, number = told.recv()
+    except EOFError:  # nothing was to be trained
+        os._exit(0)
     changes = Changes(dies_at, number)
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
         code = main([*arguments, "--threads", "1"])
     if not code:
         told.send((out.getvalue().strip(), changes.number))
-    told.close()
     os._exit(code)
