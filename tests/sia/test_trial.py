@@ -1,6 +1,7 @@
 """A revision on trial is confirmed by a whole turn; a swap restarts a running agent."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,13 +35,28 @@ def on_trial(home: Path) -> Path:
 
 def test_a_whole_turn_ends_the_trial(make, home) -> None:
     folder = on_trial(home)
-    rig = make().start()
+    shipped = Registry(folder).current()
+    for name in "pending", "current":
+        (folder / name).write_text(f"{shipped.id}\n")
+    rig = make()
+    loaded = rig.agent._load()
+    rig.agent._load = lambda *_: replace(loaded, revision=shipped)
+    rig.start()
     rig.wait(Ready)
     assert not (folder / "pending").exists()
     assert rig.wait(TurnEnded, n=1)
     (turn,) = rig.iterations()
     assert turn.process is None
     assert rig.end() == 0
+
+
+def test_a_swap_that_was_cut_off_is_undone_and_told(make, home) -> None:
+    folder = on_trial(home)  # and what is pinned is another
+    rig = make().start()
+    text = "the swap to revision 0123456789ab was cut off; sia revisions use 0123456789ab tries it"
+    assert rig.wait(Notice, text=text)
+    rig.wait(Ready)
+    assert not (folder / "pending").exists() and rig.end() == 0
 
 
 def test_what_it_said_when_it_was_proven_it_must_still_say(tmp_path, monkeypatch) -> None:
