@@ -36,10 +36,11 @@ from semif.training.examples import Example, Examples, examples
 from semif.training.loop import Loop, Settings, scored
 from semif.training.loss import Weights, option_scores
 from semif.training.processes import Processes
-from semif.training.progress import Progress, Say, beside_bars
+from semif.training.progress import Progress, Say, beside_bars, silent
 from semif.training.tower import Tower, Tuning
 from semif.training.tuned import Precision, fast_bfloat16
 from semif.training.workers import Workers
+from semif.writing.pin import ACT
 from semif.writing.pin import METRICS as WRITING
 
 # How far torch and the engine on F16 may be apart, in logits. Weights and products rounded to
@@ -152,7 +153,7 @@ def tune(
     started = time.monotonic()
     torch.set_num_threads(plan.threads)
     processes = Processes()
-    say = beside_bars(say) if processes.first else _silent
+    say = beside_bars(say) if processes.first else silent
     start = _start(parent, plan)
     work = out / "work"
     try:
@@ -180,10 +181,6 @@ def tune(
     folder = _finish(model, start, loop, plan, data_sha256, out) if processes.first else out
     first: Path = processes.gather(folder)[0]
     return first
-
-
-def _silent(_: str) -> None:
-    """What the other processes say."""
 
 
 def _check(
@@ -340,7 +337,7 @@ def _finish(
             "allowed_token_mass": round(mass, 4),
             "torch_apart": round(apart, 4),
             # The adapter for writing goes along, and so does what it was measured at.
-            **{name: old.metrics[name] for name in (WRITING,) if name in old.metrics},
+            **{name: old.metrics[name] for name in (WRITING, ACT) if name in old.metrics},
         },
     )
     return out / write(contents, {DECIDE: adapter, WRITE: start.write_path}, out).id

@@ -104,7 +104,7 @@ def make_generator(config: Config, weights: object, revision: Revision) -> Gener
             max_tokens=chosen.max_tokens,
             insecure=chosen.insecure,
         )
-    from semif.writing.pin import prompts
+    from semif.writing.pin import ACT, prompts
     from sia.generator.local import LocalGenerator
 
     adapter = weights.adapter(revision.write_path) if revision.write_path else None
@@ -118,6 +118,7 @@ def make_generator(config: Config, weights: object, revision: Revision) -> Gener
         proven=_proven(chosen, revision.proven),
         adapter=adapter,
         prompts=prompts(revision),
+        acts=adapter if ACT in revision.contents.metrics else None,
     )
 
 

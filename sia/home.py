@@ -61,6 +61,11 @@ class Home:
         return self.state / "labels.jsonl"
 
     @property
+    def feedback(self) -> Path:
+        """What persons said of responses (``sia.feedback``)."""
+        return self.state / "feedback.jsonl"
+
+    @property
     def suggestions(self) -> Path:
         return self.state / "suggestions.jsonl"
 

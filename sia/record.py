@@ -81,10 +81,19 @@ def reconcile(store: Store, contexts: Path) -> list[str]:
             whole = path.read_bytes() == xml
         except FileNotFoundError:
             whole = False
-        if not whole:
+        if not whole and not _edited(path):
             write_iteration(contexts, session, n, xml)
             mended.append(f"{path.name} of session {session} was written again from state.db")
     return mended
+
+
+def _edited(path: Path) -> bool:
+    """Whether a person changed the response of a whole file since it was written."""
+    try:
+        response = read(path).response
+    except (OSError, ContextError):
+        return False
+    return response is not None and response.edited
 
 
 def read(path: Path) -> Iteration:

@@ -184,7 +184,7 @@ def _check(args: argparse.Namespace) -> int:
     from semif.writing import pairs
     from semif.writing.facts import fault
 
-    found, problems = pairs.sift(args.files)
+    found, problems = pairs.sift(args.files, pairs.Pair.from_json)
     for problem in problems:
         say(problem)
     golden = args.golden or pairs.golden()

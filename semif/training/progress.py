@@ -54,6 +54,10 @@ class Progress:
             self._spoke = now
 
 
+def silent(_: str) -> None:
+    """What all processes but the first say."""
+
+
 def beside_bars(say: Say) -> Say:
     """The same, clear of any bar that is drawn."""
     from tqdm import tqdm

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from semif.chat import Chat
 from semif.errors import DecisionError
 from semif.llama import Model
 from semif.training.architectures import Target
@@ -19,10 +20,14 @@ from semif.training.lora import Lora
 from semif.training.tuned import FRESH, Tuned
 from semif.writing import pairs as written
 from semif.writing.tasks import Prompts
+from semif.writing.turns import Turn
 
 # What the judgement itself weighs in the loss against a token of its summary: it is two tokens of
 # some thirty, and all that is acted on.
 _VERDICT_WEIGHT = 4.0
+# Longer rows than the writing tasks have cost more memory than time: the fused kernel does not
+# keep the square of their length, and a layer is computed again where its gradient is.
+_LONG = 1024
 _VERDICT = re.compile(rb'"success": (true|false), "cause": "(\w+)"')
 
 
@@ -60,6 +65,18 @@ def example(model: Model, prompts: Prompts, pair: written.Pair, limit: int) -> E
     return Example(pair.task, (*prompt, *text, model.eos), len(prompt), tuple(weights))
 
 
+def turn_example(model: Model, chat: Chat, turn: Turn, limit: int) -> Example:
+    """DecisionError when a turn has more than `limit` tokens; ModelError when the model's chat
+    template does not take it."""
+    prompt = chat.tokens(turn.parts)
+    text = model.tokenize(turn.output, special=False)
+    if (count := len(prompt) + len(text) + 1) > limit:
+        raise DecisionError(turn.about[:60], "parts", f"and output have {count} tokens of {limit}")
+    return Example(
+        turn.task, (*prompt, *text, model.eos), len(prompt), (1.0,) * (len(text) + 1)
+    )
+
+
 def _verdict(text: str) -> list[tuple[int, int]]:
     """Spans, in bytes, of the values that are the judgement."""
     match = _VERDICT.search(text.encode())
@@ -74,11 +91,25 @@ class Net(Tuned):
     """
 
     def __init__(
-        self, model: Model, start: Path | None, *, rank: int, seed: int, bfloat16: bool
+        self,
+        model: Model,
+        start: Path | None,
+        *,
+        rank: int,
+        seed: int,
+        bfloat16: bool,
+        longest: int = 0,
+        device: torch.device | None = None,
     ) -> None:
-        # For texts this short, the plain products cost less than the fused kernel's backward.
-        super().__init__(model, "eager", "bfloat16" if bfloat16 else "float32")
+        """longest: the tokens of the longest row it will be given."""
+        # For short texts, the plain products cost less than the fused kernel's backward.
+        long = longest > _LONG
+        attention = "sdpa" if long else "eager"
+        super().__init__(model, attention, "bfloat16" if bfloat16 else "float32", device)
         self._inject(start, rank, seed, partial(_ranks, rank=rank))
+        if long:
+            self._net.gradient_checkpointing_enable({"use_reentrant": False})
+            self._net.train()  # checkpoints ask for it; nothing here is dropped at random
 
     def losses(self, batch: Sequence[Example]) -> list[Tensor]:
         """Negative log likelihood of each learned token, [len(text) + 1] for every example.
@@ -89,6 +120,7 @@ class Net(Tuned):
         padded = torch.zeros(len(batch), longest, dtype=torch.long)
         for i, row in enumerate(batch):
             padded[i, : len(row.tokens)] = torch.tensor(row.tokens)
+        padded = padded.to(self.device)
         with self._autocast():
             hidden = self._net.model(input_ids=padded, use_cache=False).last_hidden_state
         before = [hidden[i, row.start - 1 : len(row.tokens) - 1] for i, row in enumerate(batch)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from semif import similar
 from semif.errors import DecisionError, FileError
@@ -19,6 +19,7 @@ from semif.writing.tasks import Prompts, Value, load
 # Inputs that share this much of their 5-grams of characters are one and the same.
 NEAR = 0.6
 _HELD_OUT = 25  # one pair in so many
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -83,15 +84,17 @@ def golden() -> Path:
 
 def read(path: Path) -> list[Pair]:
     """All pairs of a file. FileError when it cannot be read, DecisionError naming a bad line."""
-    pairs, problems = sift([path])
+    pairs, problems = sift([path], Pair.from_json)
     if problems:
         raise problems[0]
     return pairs
 
 
-def sift(paths: Iterable[Path]) -> tuple[list[Pair], list[DecisionError]]:
-    """The good pairs of some files, and what is wrong with the others."""
-    pairs: list[Pair] = []
+def sift(
+    paths: Iterable[Path], make: Callable[[Mapping[str, Any], str], _T]
+) -> tuple[list[_T], list[DecisionError]]:
+    """What `make` gives for the good lines of some files, and what is wrong with the others."""
+    pairs: list[_T] = []
     problems: list[DecisionError] = []
     for path in paths:
         try:
@@ -106,7 +109,7 @@ def sift(paths: Iterable[Path]) -> tuple[list[Pair], list[DecisionError]]:
             try:
                 if isinstance(value, str):
                     raise DecisionError(row, "row", value)
-                pairs.append(Pair.from_json(value, row))
+                pairs.append(make(value, row))
             except DecisionError as error:
                 problems.append(error)
     return pairs, problems

@@ -12,12 +12,14 @@ import msgspec
 from semif.errors import FileError, ModelError
 from semif.llama import check_gguf, sha256_file
 from semif.revision import DECIDE, WRITE, Adapters, Revision, write
-from semif.writing.measure import proven
+from semif.writing.measure import proven, short_of
 from semif.writing.pairs import data_sha256, golden, read
 from semif.writing.tasks import VERSION, Prompts
 from semif.writing.tasks import load as load_prompts
+from semif.writing.turns import TASK
 
 METRICS = "writing"
+ACT = TASK  # what an adapter that learned turns is worth at them; without it, it learned none
 
 
 def prompts(revision: Revision) -> Prompts:
@@ -38,12 +40,21 @@ def read_figures(path: Path) -> dict[str, Any]:
     raise FileError(path, "is no measurement of an adapter; make it with semif write eval")
 
 
-def pin(parent: Revision, adapter: Path, figures: Mapping[str, Any], out: Path) -> Path:
+def pin(
+    parent: Revision,
+    adapter: Path,
+    figures: Mapping[str, Any],
+    out: Path,
+    act: Mapping[str, Any] | None = None,
+) -> Path:
     """The folder of a new revision in `out`: all of `parent`, with this adapter for writing.
 
-    Of the writing tasks, those whose figures reach their bars are its proven ones; what else the
-    parent is proven for stays. ModelError when the figures are of another adapter or base, or of
-    anything but the whole golden set; FileError when it cannot be written.
+    Of the writing tasks, those whose figures reach their bars are its proven ones. `act`: figures
+    of an adapter that learned turns, with which the generator then answers them; `act` is proven
+    where they reach its bar. Without them turns are answered by the base alone; that it is proven
+    for them stays unless it was proven with an adapter. ModelError when the figures are of another
+    adapter or base, or of anything but the whole golden set; FileError when it cannot be
+    written.
     """
     check_gguf(adapter, "adapter")
     found = sha256_file(adapter)
@@ -60,11 +71,16 @@ def pin(parent: Revision, adapter: Path, figures: Mapping[str, Any], out: Path) 
     tasks = load_prompts(figures["prompts"]).tasks
     old = parent.contents
     still = set(old.proven) - set(tasks)
+    if act is not None or ACT in old.metrics:
+        still.discard(ACT)
+    if act is not None and not short_of(ACT, act):
+        still.add(ACT)
+    metrics = {name: value for name, value in old.metrics.items() if name != ACT}
     contents = msgspec.structs.replace(
         old,
         parent=parent.id,
         adapters=Adapters(old.adapters.deciding, found),
         proven=tuple(sorted(still | set(proven(figures["tasks"])))),
-        metrics={**old.metrics, METRICS: dict(figures)},
+        metrics={**metrics, METRICS: dict(figures), **({ACT: dict(act)} if act else {})},
     )
     return out / write(contents, {DECIDE: parent.decide_path, WRITE: adapter}, out).id

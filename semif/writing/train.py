@@ -18,16 +18,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from semif.chat import Chat
 from semif.errors import EXIT_FAILED, FileError, ModelError
 from semif.jsonl import write_whole
 from semif.llama import Model, Session, sha256_file
 from semif.training import lora
-from semif.training.progress import Progress, Say
+from semif.training.processes import Processes
+from semif.training.progress import Progress, Say, silent
 from semif.training.schedule import load_checkpoint, rate_factor, save_checkpoint
 from semif.training.tuned import fast_bfloat16
-from semif.writing.net import Example, Net, example
+from semif.writing.net import Example, Net, example, turn_example
 from semif.writing.pairs import Pair, data_sha256
 from semif.writing.tasks import load
+from semif.writing.turns import LIMIT, Turn, nll
 from semif.writing.writer import N_CTX
 
 # How far torch and the engine on F16 may be apart in the mean log likelihood of a text, in nats a
@@ -42,7 +45,8 @@ _LEAST_RATE = 0.05  # of the peak
 class Plan:
     """The settings of a run. `batch` pairs make a step; `minutes` of steps end a piece early.
 
-    `validations` an epoch; the weights that were best at one are kept.
+    `validations` an epoch; the weights that were best at one are kept. `limit`: tokens of a turn
+    and its reply.
     """
 
     epochs: int = 3
@@ -51,6 +55,7 @@ class Plan:
     rank: int = 16  # of a fresh adapter
     seed: int = 0
     validations: int = 2
+    limit: int = LIMIT
     bfloat16: bool | None = None  # None: where the machine is faster in it
     minutes: float | None = None
     threads: int = 2
@@ -74,7 +79,7 @@ class _State:
 def train(
     model: Model,
     start: Path | None,
-    pairs: Sequence[Pair],
+    pairs: Sequence[Pair | Turn],
     out: Path,
     plan: Plan,
     resume: bool,
@@ -82,16 +87,17 @@ def train(
 ) -> Path:
     """Tune a fresh adapter, or `start`, on the pairs; the path of `write.gguf` in `out`.
 
-    Beside it `training.json` has the figures; working files stay in `out/work`. Raises ModelError
+    Beside it `training.json` has the figures; working files stay in `out/work`. In several
+    processes one writes and speaks, and all return the same path. Raises ModelError
     when model and start cannot be tuned, torch and engine differ or the loss is not finite,
     DecisionError for a pair that is too long, FileError when too few are left, or when `resume`
     meets no checkpoint of this run.
     """
     plan = plan.resolved()
     torch.set_num_threads(plan.threads)
-    prompts = load()
-    taught = [example(model, prompts, pair, N_CTX) for pair in pairs if not pair.held_out]
-    held = [example(model, prompts, pair, N_CTX) for pair in pairs if pair.held_out]
+    processes = Processes()
+    say = say if processes.first else silent
+    taught, held = _examples(model, pairs, plan)
     if not taught or not held:
         raise FileError(out, f"{len(taught)} pairs to train on, {len(held)} to validate on")
     try:
@@ -99,15 +105,43 @@ def train(
     except OSError as error:
         raise FileError(out, f"cannot be made: {error.strerror}") from error
     say(f"{len(taught)} pairs to train on, {len(held)} to validate on")
-    net = Net(model, start, rank=plan.rank, seed=plan.seed, bfloat16=bool(plan.bfloat16))
+    net = Net(
+        model,
+        start,
+        rank=plan.rank,
+        seed=plan.seed,
+        bfloat16=bool(plan.bfloat16),
+        longest=max(len(row.tokens) for row in taught + held),
+        device=processes.device,
+    )
     some = held[:: max(1, len(held) // _COMPARED)][:_COMPARED]
     _agree(model, start, net, some, plan, say)
     key = _key(model, start, taught + held, plan)
-    loop = Loop(net, taught, held, plan, out / "work" / f"{key}.checkpoint", say)
+    loop = Loop(net, taught, held, plan, out / "work" / f"{key}.checkpoint", say, processes)
     if resume:
         loop.resume()
     loop.go(None if plan.minutes is None else time.monotonic() + 60 * plan.minutes)
-    return _finish(model, loop, some, data_sha256(pairs), plan, out)
+    done = _finish(model, loop, some, data_sha256(pairs), plan, out) if processes.first else out
+    path: Path = processes.gather(done)[0]
+    return path
+
+
+def _examples(
+    model: Model, pairs: Sequence[Pair | Turn], plan: Plan
+) -> tuple[list[Example], list[Example]]:
+    """(to train on, to validate on)."""
+    prompts = load()
+    chat = Chat(model) if any(isinstance(pair, Turn) for pair in pairs) else None
+    taught: list[Example] = []
+    held: list[Example] = []
+    for pair in pairs:
+        if isinstance(pair, Turn):
+            assert chat is not None
+            row = turn_example(model, chat, pair, plan.limit)
+        else:
+            row = example(model, prompts, pair, N_CTX)
+        (held if pair.held_out else taught).append(row)
+    return taught, held
 
 
 class Loop:
@@ -121,9 +155,11 @@ class Loop:
         plan: Plan,
         checkpoint: Path,
         say: Say,
+        processes: Processes,
     ) -> None:
         self.net = net
         self.say = say
+        self._processes = processes
         self.state = _State()
         self._taught, self._held = taught, held
         self._plan = plan
@@ -144,8 +180,9 @@ class Loop:
         often = self._plan.validations * self._plan.epochs
         checks = {round(total * i / often) for i in range(1, often)}
         saved, loss = time.monotonic(), None
-        with Progress("training", "steps", total, self.say, state.step) as progress:
-            while state.step < total and (deadline is None or time.monotonic() < deadline):
+        first = self._processes.first
+        with Progress("training", "steps", total, self.say, state.step, first) as progress:
+            while state.step < total and not self._over(deadline):
                 if state.step in checks:
                     self._validate()
                 begun = time.monotonic()
@@ -161,39 +198,68 @@ class Loop:
         self._validate()
         self.net.set_weights(state.best)
 
+    def _over(self, deadline: float | None) -> bool:
+        """Whether the deadline has passed, by the first process's clock."""
+        late = deadline is not None and time.monotonic() >= deadline
+        return bool(self._processes.gather(late)[0])
+
     @property
     def seconds_per_pair(self) -> float | None:
         done = sum(len(step) for step in self.steps[: self.state.step])
         return self.state.seconds / done if done else None
 
     def _step(self, rows: Sequence[Example]) -> float:
-        """One update; the mean loss a token before it."""
+        """One update; the mean loss a token before it. Each process takes its chunks."""
+        processes, tuned = self._processes, list(self.net.weights().values())
         factor = rate_factor(self.state.step, len(self.steps), least=_LEAST_RATE)
         self._optimizer.param_groups[0]["lr"] = self._plan.rate * factor
         self._optimizer.zero_grad(set_to_none=True)
         whole = sum(sum(row.weights) for row in rows)
         total = 0.0
-        for chunk in chunks(rows):
+        for number, chunk in enumerate(chunks(rows)):
+            if not processes.takes(number):
+                continue
             parts = [
-                (losses * torch.tensor(row.weights)).sum()
+                (losses * torch.tensor(row.weights, device=losses.device)).sum()
                 for row, losses in zip(chunk, self.net.losses(chunk), strict=True)
             ]
             loss = torch.stack(parts).sum() / whole
-            if not torch.isfinite(loss):
-                raise _not_finite(self.state.step)
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.item()
-        torch.nn.utils.clip_grad_norm_(self.net.weights().values(), 1.0)
+        if processes.count > 1:
+            total = self._together(tuned, total)
+        if not math.isfinite(total):
+            raise _not_finite(self.state.step)
+        torch.nn.utils.clip_grad_norm_(tuned, 1.0)
         self._optimizer.step()
         return total
+
+    def _together(self, tuned: Sequence[Tensor], total: float) -> float:
+        """Give all processes the sum of their gradients; the sum of their losses."""
+        flat = [w.grad.flatten() if w.grad is not None else w.new_zeros(w.numel()) for w in tuned]
+        whole = self._processes.add(torch.cat([tuned[0].new_tensor([total]), *flat]))
+        start = 1
+        for weights in tuned:
+            weights.grad = whole[start : start + weights.numel()].view_as(weights)
+            start += weights.numel()
+        return whole[0].item()
 
     @torch.no_grad()
     def _validate(self) -> None:
         """Mean negative log likelihood a token by task; the weights of the best mean are kept."""
+        mine = {
+            number: [
+                (row.task, losses.mean().item())
+                for row, losses in zip(chunk, self.net.losses(chunk), strict=True)
+            ]
+            for number, chunk in enumerate(chunks(self._held))
+            if self._processes.takes(number)
+        }
+        every = {n: found for part in self._processes.gather(mine) for n, found in part.items()}
         sums: dict[str, list[float]] = {}
-        for chunk in chunks(self._held):
-            for row, losses in zip(chunk, self.net.losses(chunk), strict=True):
-                sums.setdefault(row.task, []).append(losses.mean().item())
+        for number in sorted(every):
+            for task, value in every[number]:
+                sums.setdefault(task, []).append(value)
         nll = {task: float(np.mean(values)) for task, values in sorted(sums.items())}
         score = float(np.mean(list(nll.values())))
         if not math.isfinite(score):
@@ -209,6 +275,8 @@ class Loop:
         )
 
     def _save(self) -> None:
+        if not self._processes.first:
+            return
         whole = vars(self.state) | {
             "weights": self.net.copy_weights(),
             "optimizer": self._optimizer.state_dict(),
@@ -258,27 +326,14 @@ def _agree(
     with torch.no_grad():
         ours = [net.losses([row])[0].mean().item() for row in rows]
     loaded = model.adapter(adapter) if adapter else None
-    with Session(model, N_CTX, threads=plan.threads, adapter=loaded) as session:
-        theirs = [_engine_nll(session, row) for row in rows]
+    size = max(len(row.tokens) for row in rows)
+    with Session(model, size, threads=plan.threads, adapter=loaded) as session:
+        theirs = [nll(session, row.tokens, row.start) for row in rows]
     apart = max(abs(a - b) for a, b in zip(ours, theirs, strict=True))
     say(f"torch and engine agree within {apart:.3f} nats a token on {len(rows)} pairs")
     if not apart <= TOLERANCE:
         raise ModelError(f"torch and engine differ by {apart:.3f} on {model.path}; cannot tune it")
     return apart
-
-
-def _engine_nll(session: Session, row: Example) -> float:
-    """Mean negative log likelihood of the learned tokens, token by token as in writing."""
-    session.clear()
-    total, at = 0.0, 0
-    for i in range(row.start, len(row.tokens)):
-        part = row.tokens[at:i]
-        session.decode(part, range(at, i), [(0,)] * len(part), [len(part) - 1])
-        logits = session.logits(len(part) - 1).astype(np.float64)
-        top = logits.max()
-        total += top + math.log(np.exp(logits - top).sum()) - logits[row.tokens[i]]
-        at = i
-    return total / (len(row.tokens) - row.start)
 
 
 def _finish(

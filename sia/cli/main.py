@@ -32,6 +32,7 @@ COMMANDS = {
     "decisions": "the logged decisions, with the ids of their rows and their labels",
     "correct": "say which option of a logged decision is right, or with --not, wrong",
     "review": "name what is right of the least certain decisions, one key each",
+    "feedback": "approve, edit or reject a response; the generator learns from it",
     "admit": "what would be decided about an input; nothing is done",
     "route": "which skill would be chosen for a request; nothing is done",
     "dream": "learn from what was logged, prove it, and take it up",
@@ -111,6 +112,7 @@ def parser() -> argparse.ArgumentParser:
     forget.add_argument("--yes", action="store_true", help="do not ask")
     _add_replay(subs["replay"], subs["diff"])
     _add_dream(subs["dream"])
+    _add_feedback(subs["feedback"])
     revisions = subs["revisions"]
     revisions.add_argument("action", nargs="?", choices=REVISIONS, default="list")
     revisions.add_argument("ids", nargs="*", metavar="ID", help="show ID, use ID, diff ID ID")
@@ -181,6 +183,18 @@ def _add_dream(dream: argparse.ArgumentParser) -> None:
                        default=[], help="learn from this home's log too; may be given again")
 
 
+def _add_feedback(feedback: argparse.ArgumentParser) -> None:
+    feedback.add_argument("iteration", nargs="?", metavar="SESSION/N",
+                          help="as sia history lists them; without it: what was said so far")
+    said = feedback.add_mutually_exclusive_group()
+    said.add_argument("--approve", dest="kind", action="store_const", const="approved",
+                      help="the response is right")
+    said.add_argument("--reject", dest="kind", action="store_const", const="rejected",
+                      help="it is wrong; what would be right is not said")
+    said.add_argument("--edit", metavar="FILE", type=Path,
+                      help="what it should have been, one core action; - for standard input")
+
+
 def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
@@ -247,6 +261,10 @@ def main(arguments: Sequence[str], make: Make | None = None) -> int:
         from sia.cli import dream
 
         return dream.run(options, home_folder(options))
+    if options.command == "feedback":
+        from sia.cli import feedback
+
+        return feedback.run(options, home_folder(options))
     if options.command in ("revisions", "rollback"):
         from sia.cli import revisions
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from semif.chat import Chat, Part
 from semif.errors import Aborted, DecisionError, ModelError
 from semif.llama import Adapter, Model, Session
 from sia.generator import grammar as grammars
 from sia.generator import writing
-from sia.generator.chat import Chat
-from sia.generator.types import Finish, GeneratorError, Part, Reply, Unfit, Usage
+from sia.generator.types import Finish, GeneratorError, Reply, Unfit, Usage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +28,8 @@ class LocalGenerator:
 
     n_ctx: tokens of the context for core actions, taken from memory at the first of them.
     max_tokens: the budget of one core action. adapter: the revision's adapter for the writing
-    tasks, prompts: what it was tuned with; core actions are written without. One thread at a time.
+    tasks, prompts: what it was tuned with. acts: the one for core actions and free text, where it
+    learned them (see ``semif.writing.turns``), else they are written without. One thread at a time.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class LocalGenerator:
         proven: frozenset[str] = frozenset(),
         adapter: Adapter | None = None,
         prompts: Prompts | None = None,
+        acts: Adapter | None = None,
     ) -> None:
         if not grammars.MIN_TOKENS <= max_tokens < n_ctx:
             raise ValueError(
@@ -53,7 +55,7 @@ class LocalGenerator:
         self.proven = proven
         self.used = Usage()
         self._model = model
-        self._adapter, self._prompts = adapter, prompts
+        self._adapter, self._prompts, self._acts = adapter, prompts, acts
         self._n_ctx, self._threads = n_ctx, threads
         self._max_tokens = max_tokens
         self._temperature, self._seed = temperature, seed
@@ -61,7 +63,7 @@ class LocalGenerator:
 
     @cached_property
     def _session(self) -> Session:
-        return Session(self._model, self._n_ctx, threads=self._threads)
+        return Session(self._model, self._n_ctx, threads=self._threads, adapter=self._acts)
 
     @cached_property
     def _writer(self) -> Writer:
@@ -144,7 +146,10 @@ class LocalGenerator:
         from semif.sampling import Sampler  # loads numpy and llama.cpp
 
         started = time.perf_counter()
-        prompt = self._chat.tokens(parts)
+        try:
+            prompt = self._chat.tokens(parts)
+        except ModelError as error:  # no template, or one that does not take these turns
+            raise GeneratorError(str(error)) from error
         self._check_room(len(prompt), max_tokens)
         kept = self._keep_common(prompt)
         texts: list[str] = []

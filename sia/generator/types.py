@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from semif.chat import Part as Part
 from sia.errors import SiaError, Unavailable
 
 Finish = Literal["stop", "length", "cancelled"]
@@ -39,14 +40,6 @@ class Usage:
 
     def __sub__(self, other: Usage) -> Usage:
         return Usage(self.read - other.read, self.written - other.written)
-
-
-@dataclass(frozen=True)
-class Part:
-    """One turn of the prompt. Its text is data: no text can open or close a turn."""
-
-    role: Literal["system", "user", "assistant"]
-    text: str
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
+from semif.chat import Chat
+from semif.errors import ModelError
 from semif.llama import Model
 from semif.testing import write_tiny_adapter
-from sia.generator.chat import Chat
 from sia.generator.grammar import one_of
 from sia.generator.local import LocalGenerator
 from sia.generator.types import GeneratorError, Part, Unfit
@@ -118,7 +119,7 @@ def test_roles_that_the_template_drops_are_refused(tiny: Model) -> None:
             return type(formatter)(template, eos_token="", bos_token="")
 
     assert Dropping(tiny).tokens([SYSTEM])
-    with pytest.raises(GeneratorError, match="does not show system, user once each and in order"):
+    with pytest.raises(ModelError, match="does not show system, user once each and in order"):
         Dropping(tiny).tokens(ask("hi"))
 
 

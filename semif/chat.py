@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-from semif.llama import Model
-from sia.generator.types import GeneratorError, Part
+from semif.errors import ModelError
 
 if TYPE_CHECKING:
     from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
+    from semif.llama import Model
+
 _SLOT = "slot-{}-of-the-prompt"  # nothing a template would trim, escape or say itself
+
+
+@dataclass(frozen=True)
+class Part:
+    """One turn of the prompt. Its text is data: no text can open or close a turn."""
+
+    role: Literal["system", "user", "assistant"]
+    text: str
 
 
 class Chat:
@@ -33,9 +43,7 @@ class Chat:
 
         template = self._model.chat_template
         if not template:
-            raise GeneratorError(
-                f"{self._model.path} has no chat template; choose an instruct model"
-            )
+            raise ModelError(f"{self._model.path} has no chat template; choose an instruct model")
         bos, eos = (
             self._model.piece(t).decode("utf-8", "replace") if t >= 0 else ""
             for t in (self._model.bos, self._model.eos)
@@ -48,7 +56,7 @@ class Chat:
     def tokens(self, parts: Sequence[Part]) -> list[int]:
         """The whole prompt, up to where the model's turn begins.
 
-        Raises GeneratorError when the template does not take these roles.
+        Raises ModelError when the template does not take these roles.
         """
         roles = tuple(part.role for part in parts)
         if roles not in self._known:
@@ -79,5 +87,5 @@ class Chat:
             markers[0].insert(0, self._model.bos)
         return markers
 
-    def _refused(self, reason: object) -> GeneratorError:
-        return GeneratorError(f"the chat template of {self._model.path} cannot be used: {reason}")
+    def _refused(self, reason: object) -> ModelError:
+        return ModelError(f"the chat template of {self._model.path} cannot be used: {reason}")
