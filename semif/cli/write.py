@@ -11,6 +11,7 @@ from typing import Any
 from semif.cli.arguments import above_zero, add_model, count
 from semif.cli.terminal import EXIT_USAGE, needs_dream, put, say
 from semif.errors import EXIT_FAILED, DecisionError, ModelError
+from semif.writing.turns import LIMIT
 
 
 def add(commands: Any) -> None:
@@ -31,13 +32,23 @@ def _add_train(which: Any) -> None:
     train.add_argument("--out", metavar="DIR", type=Path, required=True)
     add_model(train)
     train.add_argument(
-        "--pairs", metavar="FILE", type=Path, help="JSON lines (default: those shipped)"
+        "--pairs",
+        metavar="FILE",
+        type=Path,
+        help="JSON lines: pairs, and turns with their replies (default: the pairs shipped)",
     )
     train.add_argument("--start", metavar="FILE", type=Path, help="an adapter to go on from")
     train.add_argument("--epochs", type=count, default=3)
     train.add_argument("--batch", type=count, default=16, help="pairs a step (default: 16)")
     train.add_argument("--rate", type=above_zero, default=1e-3, help="peak learning rate")
     train.add_argument("--rank", type=count, default=16, help="of a fresh adapter (default: 16)")
+    train.add_argument(
+        "--limit",
+        type=count,
+        metavar="N",
+        default=LIMIT,
+        help=f"tokens that a turn may have with its reply (default: {LIMIT})",
+    )
     train.add_argument("--precision", choices=("auto", "float32", "bfloat16"), default="auto")
     train.add_argument("--seed", type=int, default=0)
     train.add_argument("--threads", type=count, default=2)
@@ -124,28 +135,33 @@ def _add_pin(which: Any) -> None:
 
 def _train(args: argparse.Namespace) -> int:
     from semif.engine import load
-    from semif.writing import pairs
+    from semif.writing import pairs, turns
 
     model, _ = load(args.model)
     file = args.pairs or pairs.shipped()
-    known = pairs.read(file)
-    if near := pairs.near_any(known, pairs.read(pairs.golden())):
+    known = turns.read(file)
+    written = [one for one in known if isinstance(one, pairs.Pair)]
+    if near := pairs.near_any(written, pairs.read(pairs.golden())):
         what = f"{len(near)} pairs are near the golden set, as {dict(near[0].given)}; take them out"
         raise DecisionError(str(file), "input", f"{what} (semif write check)")
     # Only now: torch must find the thread settings that the engine has made.
     with needs_dream():
+        from semif.training.processes import Processes
         from semif.writing.train import Plan, train
     plan = Plan(
         epochs=args.epochs,
         batch=args.batch,
         rate=args.rate,
         rank=args.rank,
+        limit=args.limit,
         seed=args.seed,
         bfloat16=None if args.precision == "auto" else args.precision == "bfloat16",
         minutes=args.minutes,
         threads=args.threads,
     )
-    print(train(model, args.start, known, args.out, plan, args.resume, say))
+    path = train(model, args.start, known, args.out, plan, args.resume, say)
+    if Processes().first:
+        print(path)
     return 0
 
 

@@ -20,6 +20,8 @@ from semif.writing import pairs
 from semif.writing.pairs import Pair
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from semif.llama import Session
 
 TASK = "act"
@@ -94,15 +96,20 @@ def dumps(lessons: Sequence[Pair | Turn]) -> bytes:
 def nll(session: Session, tokens: Sequence[int], start: int) -> float:
     """Mean negative log likelihood of `tokens[start:]`, in nats a token, token by token as they
     are written. The session is cleared before."""
-    import numpy as np
-
     session.clear()
     total, at = 0.0, 0
     for i in range(start, len(tokens)):
         part = tokens[at:i]
         session.decode(part, range(at, i), [(0,)] * len(part), [len(part) - 1])
-        logits = session.logits(len(part) - 1).astype(np.float64)
-        top = logits.max()
-        total += float(top + math.log(np.exp(logits - top).sum()) - logits[tokens[i]])
+        total += surprise(session.logits(len(part) - 1), tokens[i])
         at = i
     return total / (len(tokens) - start)
+
+
+def surprise(logits: np.ndarray, token: int) -> float:
+    """Negative log likelihood of a token under logits [n_vocab], in nats."""
+    import numpy as np
+
+    exact = logits.astype(np.float64)
+    top = exact.max()
+    return float(top + math.log(np.exp(exact - top).sum()) - exact[token])

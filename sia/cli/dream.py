@@ -20,7 +20,7 @@ from semif.revision import Registry
 from sia import home as homes
 from sia.brain import pinned, threads
 from sia.cli.guard import AGAIN
-from sia.dream import status
+from sia.dream import pairs, status
 from sia.dream.child import step_back
 from sia.dream.dataset import collect
 from sia.dream.dream import Dreams, Outcome, Recipe
@@ -88,6 +88,8 @@ def _dream(
     home: Home, dreams: Dreams, way: MakesWay, logs: list[Path], options: argparse.Namespace
 ) -> Outcome:
     from sia.dream.measured import Examiner
+    from sia.dream.scribe import Scribe
+    from sia.dream.writing import Writing
 
     chosen = home.config.dream
     recipe = Recipe(
@@ -100,7 +102,16 @@ def _dream(
     model, _ = pinned(home, getattr(options, "model", None))
     assert isinstance(model, Model)
     examiner = Examiner(model, threads(home.config), home.config.model.context, way.wait)
-    return dreams.run(logs, recipe, examiner)
+    scribe = Scribe(
+        model,
+        threads(home.config),
+        home.config.generator.context,
+        home.config.generator.max_tokens,
+        dreams.told,
+        way.wait,
+    )
+    decided = dreams.run(logs, recipe, examiner)
+    return Writing(dreams, Registry(home.revisions), scribe).after(decided, logs, recipe, examiner)
 
 
 def _status(home: Home, as_json: bool) -> int:
@@ -117,10 +128,16 @@ def _report(home: Home, logs: list[Path], options: argparse.Namespace) -> int:
     """What the labelled decisions cost: in words or JSON, and as a page where one is asked for."""
     nights = read_nights(options.nights) if options.nights else []
     found = report(collect(logs, _say), home.dreams, nights)
+    stood = pairs.collect(logs, _say)
     if options.json:
-        print(json.dumps(found.to_json()))
+        print(json.dumps({**found.to_json(), **_responses(stood)}))
     else:
+        counts = _responses(stood)
         print("\n".join(told(found)))
+        print(
+            f"{counts['responses']} responses that a person approved or edited, "
+            f"{counts['responses_held_out']} of them held out; {counts['responses_rejected']} rejected"
+        )
     target = options.html or (home.dreams / "report.html" if options.report else None)
     if target:
         from sia.dream.page import page
@@ -129,6 +146,15 @@ def _report(home: Home, logs: list[Path], options: argparse.Namespace) -> int:
         write_whole(target, page(found, datetime.now(home.zone)).encode())
         _say(f"the report is in {target}")
     return DONE
+
+
+def _responses(stood: pairs.Pairs) -> dict[str, int]:
+    """What the generator learns from."""
+    return {
+        "responses": len(stood.every),
+        "responses_held_out": len(stood.held),
+        "responses_rejected": stood.rejected,
+    }
 
 
 def told(found: Report) -> list[str]:
@@ -161,7 +187,8 @@ def told(found: Report) -> list[str]:
     for dream in found.dreams:
         failed = [line["name"] for line in dream["lines"] if not line["passed"]]
         verdict = f"rejected ({', '.join(failed)})" if failed else "proven"
-        lines.append(f"{dream['dream']}  {dream['candidate']}  {verdict}")
+        kind = "  generator" if dream.get("kind") == "turns" else ""
+        lines.append(f"{dream['dream']}  {dream['candidate']}{kind}  {verdict}")
     return lines
 
 

@@ -24,6 +24,12 @@ NEAR = 0.6  # texts that share so much are twins, and stay together
 SAME = 0.7  # rows of one phase, options and outcome that share so much are one
 
 
+def held_out(text: str) -> bool:
+    """The side of a text, for ever."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return int(digest[:8], 16) % HELD_OUT == 0
+
+
 @dataclass(frozen=True)
 class Logged:
     """A labelled decision as it was logged. `text`: of the first of its twins."""
@@ -36,7 +42,7 @@ class Logged:
 
     @property
     def held_out(self) -> bool:
-        return int(hashlib.sha256(self.text.encode()).hexdigest()[:8], 16) % HELD_OUT == 0
+        return held_out(self.text)
 
     def said(self) -> Said:
         """What was decided then."""
@@ -114,24 +120,26 @@ def _logged(home: Path, report: Report) -> Iterator[Logged]:
         yield Logged(row, run, time, {id_: float(p) for id_, p in probs.items()})
 
 
-def _with_twins(rows: Iterable[Logged]) -> list[Logged]:
-    """Rows, earliest first, each with the text of the earliest that it is near to.
+def _with_twins(rows: Sequence[Logged]) -> list[Logged]:
+    heads = twins(normal_text(row.row.decision.state) for row in rows)
+    return [replace(row, text=head) for row, head in zip(rows, heads, strict=True)]
+
+
+def twins(texts: Iterable[str]) -> Iterator[str]:
+    """Of each text, earliest first, the earliest that it is near to.
 
     What comes later cannot change that, so that a row stays on its side when more is logged.
     """
     first: dict[str, str] = {}
     heads: list[tuple[str, frozenset[str]]] = []
-    result = []
-    for row in rows:
-        text = normal_text(row.row.decision.state)
+    for text in texts:
         if text not in first:
             grams = similar.grams(text)
             twin = next((head for head, of in heads if similar.near(grams, of, NEAR)), None)
             if twin is None:
                 heads.append((text, grams))
             first[text] = twin or text
-        result.append(replace(row, text=first[text]))
-    return result
+        yield first[text]
 
 
 def _distinct(rows: Sequence[Logged]) -> tuple[list[Logged], int]:

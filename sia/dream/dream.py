@@ -100,12 +100,23 @@ class Dreams:
 
     def run(self, homes: Sequence[Path], recipe: Recipe, examiner: Examiner) -> Outcome:
         """Dream over the logs of ``homes``; hold the lock. Raises SiaError, SemifError."""
-        dataset = collect(homes, self._told)
+        dataset = collect(homes, self.told)
         current = self._registry.current()
-        if reason := self._nothing(dataset, current, recipe):
+        if reason := self.nothing(dataset, current, recipe):
             return Outcome("nothing", reason)
         folder = self._folder(dataset, current, recipe)
         candidate = self._tuned(folder, current, recipe)
+        return self.judged(folder, dataset, current, candidate, examiner)
+
+    def judged(
+        self,
+        folder: Path,
+        dataset: Dataset,
+        current: Revision,
+        candidate: Revision,
+        examiner: Examiner,
+    ) -> Outcome:
+        """Prove a candidate, note in ``folder`` what came of it, register it when it is proven."""
         self._say("measuring the candidate against the revision it came from")
         proof, figures = self._proved(dataset, current, candidate, examiner)
         result = {
@@ -119,7 +130,7 @@ class Dreams:
         if proof.passed:
             self._register(candidate, examiner)
         # Last, for what stands here is not dreamed of again: killed before, it is proven once more.
-        append(self.folder / "dreams.jsonl", [{"dream": folder.name, **_short(result)}])
+        append(self.folder / "dreams.jsonl", [{"dream": folder.name, **short(result)}])
         if not proof.passed:
             why = "; ".join(f"{line.name}: {line.text}" for line in proof.failed)
             return Outcome("rejected", why, folder, candidate.id)
@@ -129,12 +140,12 @@ class Dreams:
         """What dreams came to, oldest first."""
         from semif.jsonl import iter_rows
 
-        return list(iter_rows(self.folder / "dreams.jsonl", self._told))
+        return list(iter_rows(self.folder / "dreams.jsonl", self.told))
 
-    def _told(self, problem: object) -> None:
+    def told(self, problem: object) -> None:
         self._say(str(problem))
 
-    def _nothing(self, dataset: Dataset, current: Revision, recipe: Recipe) -> str:
+    def nothing(self, dataset: Dataset, current: Revision, recipe: Recipe) -> str:
         """Why there is nothing to dream of, or ""."""
         count = len(dataset.rows)
         if not count:
@@ -162,13 +173,16 @@ class Dreams:
             if json.loads(path.read_bytes()) == wanted:
                 self._say(f"going on with the dream {path.parent.name}")
                 return path.parent
+        folder = self.new_folder()
+        write_whole(folder / "train.jsonl", taught_rows(dataset, recipe))
+        write_whole(folder / "held.jsonl", _lines([row.row for row in dataset.held]))
+        write_whole(folder / "dream.json", json.dumps(wanted).encode() + b"\n")  # last: it is whole
+        return folder
+
+    def new_folder(self) -> Path:
+        """That of a dream that begins now."""
         folder = self.folder / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         folder.mkdir(mode=0o700)
-        logged = [row.row for row in dataset.taught]
-        old = replay(round(recipe.replay * len(logged)), recipe.seed)
-        _write_rows(folder / "train.jsonl", [*logged, *old])
-        _write_rows(folder / "held.jsonl", [row.row for row in dataset.held])
-        write_whole(folder / "dream.json", json.dumps(wanted).encode() + b"\n")  # last: it is whole
         return folder
 
     def _tuned(self, folder: Path, current: Revision, recipe: Recipe) -> Revision:
@@ -177,13 +191,17 @@ class Dreams:
         if not done.exists():
             assert current.folder is not None
             out = folder / "out"
-            command = ["-m", "semif", "train", "--out", str(out)]
-            command += ["--parent", str(current.folder), "--data", str(folder / "train.jsonl")]
-            command += [*recipe.arguments(), *(("--model", self._model) if self._model else ())]
-            if next(out.glob("work/*.checkpoint"), None):
-                command.append("--resume")
-            write_whole(done, f"{self._trained(child.command(command)).name}\n".encode())
+            words = ["train", "--out", str(out), "--parent", str(current.folder)]
+            words += ["--data", str(folder / "train.jsonl"), *recipe.arguments()]
+            write_whole(done, f"{self.train(words, out).name}\n".encode())
         return revisions.load(folder / "out" / done.read_text("ascii").strip())
+
+    def train(self, words: Sequence[str], out: Path) -> Path:
+        """Run a command of `semif` that trains into ``out``; it goes on where one was killed."""
+        command = ["-m", "semif", *words, *(("--model", self._model) if self._model else ())]
+        if next(out.glob("work/*.checkpoint"), None):
+            command.append("--resume")
+        return self._trained(child.command(command))
 
     def _trained(self, command: Sequence[str]) -> Path:
         """Run the trainer and hand on what it says; the folder it prints."""
@@ -246,12 +264,18 @@ def by_phase(rows: Sequence[Said]) -> dict[str, Any]:
     return {phase: cost([row for row in rows if row.phase == phase]) for phase in phases}
 
 
-def _write_rows(path: Path, rows: Sequence[LabelledRow]) -> None:
+def taught_rows(dataset: Dataset, recipe: Recipe) -> bytes:
+    """What is learned: the logged rows, and shipped ones beside them, as JSON lines."""
+    logged = [row.row for row in dataset.taught]
+    return _lines([*logged, *replay(round(recipe.replay * len(logged)), recipe.seed)])
+
+
+def _lines(rows: Sequence[LabelledRow]) -> bytes:
     lines = (json.dumps(row.to_json(), ensure_ascii=False) for row in rows)
-    write_whole(path, "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
 
 
-def _short(result: dict[str, Any]) -> dict[str, Any]:
+def short(result: dict[str, Any]) -> dict[str, Any]:
     failed = [line["name"] for line in result["lines"] if not line["passed"]]
     names = ("candidate", "parent", "data_sha256", "passed")
     return {**{name: result[name] for name in names}, "failed": failed}

@@ -108,6 +108,23 @@ class LocalGenerator:
         """Free text, cut on a character at the budget."""
         return self._generate(parts, max_tokens, cancel, grammar)
 
+    def nll(self, parts: Sequence[Part], reply: str) -> float:
+        """Mean negative log likelihood of a reply and its end, in nats a token.
+
+        Raises GeneratorError when both are longer than the context."""
+        from semif.writing.turns import surprise
+
+        prompt, tokens = self._tokens(parts), self._model.tokenize(reply, special=False)
+        tokens = [*tokens, self._model.eos]
+        self._check_room(len(prompt), len(tokens))
+        kept = self._keep_common(prompt)
+        logits, total = self._evaluate(prompt[kept:]), 0.0
+        for number, token in enumerate(tokens, start=1):
+            total += surprise(logits, token)
+            if number < len(tokens):
+                logits = self._evaluate([token])
+        return total / len(tokens)
+
     def compose(
         self, task: str, fields: Mapping[str, str], *, cancel: threading.Event
     ) -> str | dict[str, Any] | None:
@@ -146,10 +163,7 @@ class LocalGenerator:
         from semif.sampling import Sampler  # loads numpy and llama.cpp
 
         started = time.perf_counter()
-        try:
-            prompt = self._chat.tokens(parts)
-        except ModelError as error:  # no template, or one that does not take these turns
-            raise GeneratorError(str(error)) from error
+        prompt = self._tokens(parts)
         self._check_room(len(prompt), max_tokens)
         kept = self._keep_common(prompt)
         texts: list[str] = []
@@ -191,6 +205,12 @@ class LocalGenerator:
         ms = (time.perf_counter() - started) * 1000
         self.used += Usage(len(prompt), generated)
         return Reply("".join(texts), finish, len(prompt), evaluated, generated, ms, self.name)
+
+    def _tokens(self, parts: Sequence[Part]) -> list[int]:
+        try:
+            return self._chat.tokens(parts)
+        except ModelError as error:  # no template, or one that does not take these turns
+            raise GeneratorError(str(error)) from error
 
     def _check_room(self, prompt_tokens: int, max_tokens: int) -> None:
         room = self._n_ctx - max_tokens
