@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from semif.revision import Revision
 
 
+# What a bundle says itself.
+_DECIDED = (
+    "parent", "readout", "fresh", "rank", "prompt", "phase_prompt", "layers", "data", "rows_limit",
+    "focus", "epochs", "batch", "shared", "rate", "brier_weight", "mass_weight", "patience", "seed",
+)  # fmt: skip
+
+
 def add(commands: Any) -> None:
     """Add the parser to those of the command."""
     parser = commands.add_parser(
@@ -24,10 +31,17 @@ def add(commands: Any) -> None:
         "by `accelerate launch` or `torchrun`, it spreads over devices. Needs the extra dream.",
     )
     parser.add_argument("--out", metavar="DIR", type=Path, required=True)
+    parser.add_argument(
+        "--bundle",
+        metavar="DIR",
+        type=Path,
+        help="train what `sia dream --on` asked for; the path of the result is printed. Parent, "
+        "rows and recipe are those of the bundle",
+    )
     _add_beginning(parser)
     _add_rows(parser)
     _add_steps(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, default=parser.get_default)
 
 
 def _add_beginning(parser: argparse.ArgumentParser) -> None:
@@ -107,6 +121,8 @@ def run(args: argparse.Namespace) -> int:
     """Train; the exit code."""
     from semif.rows import shipped_data
 
+    if args.bundle:
+        return _bundled(args)
     phase_prompts = dict(said.partition("=")[::2] for said in args.phase_prompt)
     if args.older and args.data and not args.data.is_dir():
         say("--older goes with a folder of texts, not with a file of rows")
@@ -143,6 +159,27 @@ def run(args: argparse.Namespace) -> int:
     folder = train(model, parent, args.data or shipped_data(), args.out, plan, args.resume, say)
     if Processes().first:
         print(folder)
+    return 0
+
+
+def _bundled(args: argparse.Namespace) -> int:
+    from semif import bundle
+    from semif.engine import load
+
+    for name in _DECIDED:
+        if getattr(args, name) != args.default(name):
+            say(f"the bundle says what is trained: leave out --{name.replace('_', '-')}")
+            return EXIT_USAGE
+    bundle.read(args.bundle)  # before anything is loaded
+    model, parent = load(args.model, args.bundle / bundle.PARENT)
+    with needs_dream():
+        from semif.bundled import Machine
+        from semif.bundled import run as train
+        from semif.training.processes import Processes
+    machine = Machine(args.threads, args.minutes, args.precision)
+    path = train(model, parent, args.bundle, args.out, machine, args.resume, say)
+    if Processes().first:
+        print(path)
     return 0
 
 

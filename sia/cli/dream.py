@@ -40,7 +40,7 @@ def run(options: argparse.Namespace, folder: Path) -> int:
     logs = [home.folder, *(path.expanduser().resolve() for path in options.homes)]
     if options.status:
         return _status(home, options.json)
-    if not options.now:
+    if not _asked(options):
         return _report(home, logs, options)
     os.environ.pop(AGAIN, None)
     step_back()
@@ -54,6 +54,16 @@ def run(options: argparse.Namespace, folder: Path) -> int:
     else:
         print(f"{outcome.status}: {outcome.text}")
     return DONE if outcome.status != "rejected" else SOME_FAILED
+
+
+def _asked(options: argparse.Namespace) -> bool:
+    """Whether more than the report is wanted; UsageError for a template that is none."""
+    if options.on is not None:
+        from sia.dream.away import words
+
+        words(options.on)
+        return True
+    return bool(options.now) or options.result is not None
 
 
 def _kept(
@@ -87,6 +97,7 @@ def _kept(
 def _dream(
     home: Home, dreams: Dreams, way: MakesWay, logs: list[Path], options: argparse.Namespace
 ) -> Outcome:
+    from sia.dream.away import Away, words
     from sia.dream.measured import Examiner
     from sia.dream.scribe import Scribe
     from sia.dream.writing import Writing
@@ -110,8 +121,14 @@ def _dream(
         dreams.told,
         way.wait,
     )
-    decided = dreams.run(logs, recipe, examiner)
-    return Writing(dreams, Registry(home.revisions), scribe).after(decided, logs, recipe, examiner)
+    registry = Registry(home.revisions)
+    writing = Writing(dreams, registry, scribe)
+    away = Away(dreams, registry, writing, examiner)
+    if options.on is not None:
+        return away.hand_over(words(options.on), logs, recipe)
+    if options.result:
+        return away.bring_in(options.result, logs)
+    return writing.after(dreams.run(logs, recipe, examiner), logs, recipe, examiner)
 
 
 def _status(home: Home, as_json: bool) -> int:

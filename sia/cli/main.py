@@ -172,6 +172,11 @@ def _add_dream(dream: argparse.ArgumentParser) -> None:
     what = dream.add_mutually_exclusive_group()
     what.add_argument("--now", action="store_true",
                       help="dream; without it: what was logged costs, and past dreams")
+    what.add_argument("--on", metavar="'COMMAND'",
+                      help="let a bigger machine train: the command, in which {bundle} is the "
+                      "folder to be trained from and {out} the one the result is wanted in")
+    what.add_argument("--import", dest="result", metavar="DIR", type=Path,
+                      help="prove what came back from there, and take it up")
     what.add_argument("--status", action="store_true", help="how far the dream is that runs now")
     what.add_argument("--report", action="store_true",
                       help="what was logged costs, also as a page in .sia/dreams/report.html")

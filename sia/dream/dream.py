@@ -115,18 +115,23 @@ class Dreams:
         current: Revision,
         candidate: Revision,
         examiner: Examiner,
+        *,
+        name: str = "proof.json",
+        learned: str = "",
     ) -> Outcome:
-        """Prove a candidate, note in ``folder`` what came of it, register it when it is proven."""
+        """Prove a candidate, note in ``folder`` what came of it, in the file ``name`` with all
+        figures; register it when it is proven. ``learned``: the hash of the rows it was tuned on,
+        where these are not all of ``dataset``."""
         self._say("measuring the candidate against the revision it came from")
         proof, figures = self._proved(dataset, current, candidate, examiner)
         result = {
             "candidate": candidate.id,
             "parent": current.id,
-            "data_sha256": dataset.sha256,
+            "data_sha256": learned or dataset.sha256,
             **proof.to_json(),
             **figures,
         }
-        write_whole(folder / "proof.json", json.dumps(result, indent=1).encode() + b"\n")
+        write_whole(folder / name, json.dumps(result, indent=1).encode() + b"\n")
         if proof.passed:
             self._register(candidate, examiner)
         # Last, for what stands here is not dreamed of again: killed before, it is proven once more.

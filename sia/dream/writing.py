@@ -77,14 +77,18 @@ class Writing:
         adapter = self._tuned(folder, recipe, base)
         return self.judged(folder, material, base, adapter, examiner)
 
+    @property
+    def room(self) -> int:
+        """Tokens of a pair that the agent itself could have read and answered."""
+        return self._scribe.context - self._scribe.max_tokens
+
     def material(self, homes: Sequence[Path], limit: int) -> Material:
         """limit: tokens of a pair that is learned. What the agent itself could not read is left
         out of both sides."""
         found = collect(homes, self.dreams.told)
         sizes = {one.iteration: self._scribe.fits(one) for one in found.every}
-        room = self._scribe.context - self._scribe.max_tokens
         taught = tuple(one for one in found.taught if sizes[one.iteration] <= limit)
-        held = [one for one in found.held if sizes[one.iteration] <= room]
+        held = [one for one in found.held if sizes[one.iteration] <= self.room]
         return Material(found, taught, tuple(held[-MOST:]), len(found.taught) - len(taught))
 
     def nothing(self, material: Material, recipe: Recipe, parent: str) -> str:
@@ -145,8 +149,11 @@ class Writing:
         base: Revision,
         adapter: Path,
         examiner: Examiner,
+        *,
+        name: str = "proof.json",
+        learned: str = "",
     ) -> Outcome:
-        """Prove an adapter, note in ``folder`` what came of it, register it when it is proven."""
+        """Prove an adapter, as ``Dreams.judged`` does for decisions."""
         self.dreams.told("measuring what the generator writes, before and after")
         scribe = self._scribe
         old, new = (scribe.replies(path, material.held) for path in (acting(base), adapter))
@@ -157,14 +164,14 @@ class Writing:
         result: dict[str, Any] = {
             "candidate": made.id,
             "parent": base.id,
-            "data_sha256": material.pairs.sha256,
+            "data_sha256": learned or material.pairs.sha256,
             **proof.to_json(),
             "kind": KIND,
             "adapter_sha256": sha256_file(adapter),
             "long": material.long,
             "act": {"before": old.figures(), "after": new.figures()},
         }
-        write_whole(folder / "proof.json", json.dumps(result, indent=1).encode() + b"\n")
+        write_whole(folder / name, json.dumps(result, indent=1).encode() + b"\n")
         row = {"dream": folder.name, "kind": KIND, "long": material.long, **short(result)}
         append(self.dreams.folder / "dreams.jsonl", [row])
         if not proof.passed:

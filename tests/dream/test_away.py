@@ -1,0 +1,229 @@
+"""A dream trained elsewhere: the bundle, what may happen to it on the way, and the same gate."""
+
+import json
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from semif import bundle
+from semif.bundle import Decisions
+from semif.cli.main import main as semif
+from semif.errors import ModelError
+from semif.export import LabelledRow
+from semif.llama import Model
+from semif.log import Label, append_labels
+from semif.models import Source
+from semif.revision import Registry, untuned, write
+from semif.testing import write_tiny_model
+from semif.types import Decision, Option
+from sia.dream import measured, proof
+from sia.dream.away import Away, filled, words
+from sia.dream.dream import Dreams, Outcome, Recipe, TuningFailed
+from sia.dream.measured import Examiner
+from sia.dream.scribe import Scribe
+from sia.dream.writing import Writing
+from sia.errors import SiaError, UsageError
+
+pytest.importorskip("torch")
+pytest.importorskip("gguf")
+
+ASKS = (Option("no", "It asks for nothing."), Option("yes", "It asks for something."))
+RECIPE = Recipe(epochs=4, layers=2, rate=1e-2, replay=0, least=10)
+NOUNS = "cat dog oven mail door lamp bus key song tree rope wolf jar pin fog owl".split()
+
+
+def texts(nouns: list[str]) -> Iterator[tuple[str, str]]:
+    for noun in nouns:
+        for end in "quickly tomorrow upstairs again below".split():
+            yield f"{noun * 2} {end} feed the {noun} {end}", "yes"
+            yield f"{end} {noun} nice {noun[::-1] * 3} {end}", "no"
+
+
+def rows(nouns: list[str], name: str) -> list[LabelledRow]:
+    return [
+        LabelledRow(Decision(f"{name}{i}", "asks", {"input": text}, "A request?", ASKS), said,
+                    (), "given", 1.0)
+        for i, (text, said) in enumerate(texts(nouns))
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    write_tiny_model(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(path: Path) -> Iterator[Model]:
+    model = Model.open(path)
+    yield model
+    model.close()
+
+
+@pytest.fixture
+def home(tmp_path: Path, model: Model) -> Path:
+    """A home of the tiny model with labelled decisions."""
+    home = tmp_path / "home"
+    folder = home / ".sia/revisions"
+    folder.mkdir(parents=True)
+    contents = untuned(Source(model.path, model.sha256, model.type), "branches").contents
+    pinned = write(msgspec.structs.replace(contents, thresholds={"asks": 0.5}), {}, folder)
+    (folder / "current").write_text(f"{pinned.id}\n")
+    lines, labels = [], []
+    for i, row in enumerate(rows(NOUNS, "d")):
+        time = f"2026-11-30T10:{i // 60:02}:{i % 60:02}.000Z"
+        probs = {"no": 0.45, "yes": 0.55}
+        whole = {**row.decision.to_json(), "predicted_probs": probs, "run": "r1", "time": time}
+        lines.append(json.dumps(whole))
+        assert row.outcome
+        labels.append(Label.new(row.decision.id, "r1", "is", row.outcome, "human", by="test"))
+    (home / ".sia/decisions.jsonl").write_text("\n".join(lines) + "\n")
+    append_labels(home / ".sia/labels.jsonl", labels)
+    return home
+
+
+@pytest.fixture
+def away(home: Path, model: Model, path: Path, monkeypatch: pytest.MonkeyPatch) -> Away:
+    monkeypatch.setattr(measured, "golden", lambda: rows("sun map net cup".split(), "g"))
+    monkeypatch.setattr(proof, "GOLDEN_ROWS", 40)
+    monkeypatch.setattr(proof, "SLOWER", 100.0)  # an adapter on a tiny model costs more than it
+    monkeypatch.setattr(proof, "ECE_RISE", 1.0)  # of 40 rows
+    registry = Registry(home / ".sia/revisions")
+    dreams = Dreams(home / ".sia/dreams", registry, print, str(path))
+    dreams.folder.mkdir()
+    writing = Writing(dreams, registry, Scribe(model, 1, 4096, 40, print))
+    return Away(dreams, registry, writing, Examiner(model, 1, 512))
+
+
+@pytest.fixture
+def handed(home: Path, away: Away, tmp_path: Path) -> Path:
+    """A bundle that a queue took away, as the other machine has it."""
+    there = tmp_path / "there"
+    outcome = away.hand_over(words(f"cp -r {{bundle}} {there}"), [home], RECIPE)
+    assert outcome.status == "handed over" and "sia dream --import" in outcome.text
+    return there
+
+
+def trained(there: Path, path: Path) -> Path:
+    out = there.parent / "trained"
+    command = ["train", "--bundle", str(there), "--out", str(out), "--model", str(path)]
+    assert semif([*command, "--threads", "1"]) == 0
+    return out
+
+
+def test_a_command_that_brings_it_back_is_a_whole_dream(home: Path, away: Away, path: Path) -> None:
+    python = shlex.quote(sys.executable)
+    template = f"{python} -m semif train --bundle {{bundle}} --out {{out}} --model {path}"
+    parent = Registry(home / ".sia/revisions").current()
+    outcome = away.hand_over(words(template), [home], RECIPE)
+    assert outcome.status == "proven", outcome.text
+    made = Registry(home / ".sia/revisions").get(outcome.candidate)
+    assert made.contents.parent == parent.id
+    assert "generator: the bundle had no pairs" in outcome.text
+    assert outcome.folder and (outcome.folder / "proof-decisions.json").exists()
+    again = away.hand_over(words(template), [home], RECIPE)
+    assert again.status == "nothing" and "dreamed of already" in again.text
+
+
+def test_what_comes_back_is_checked_then_proven_by_the_same_gate(
+    home: Path, away: Away, handed: Path, path: Path, tmp_path: Path
+) -> None:
+    out = trained(handed, path)
+    result = bundle.read_result(out)
+    assert result.decisions
+    adapter = out / result.decisions / "decide.gguf"
+    whole = adapter.read_bytes()
+
+    adapter.write_bytes(whole[:-100])
+    with pytest.raises(ModelError, match=r"decide.gguf was changed or cut off on the way"):
+        away.bring_in(out, [home])
+    adapter.unlink()
+    with pytest.raises(ModelError, match=r"decide.gguf is missing; copy it again"):
+        away.bring_in(out, [home])
+    adapter.write_bytes(whole)
+
+    said = json.loads((out / "result.json").read_bytes())
+    for change, why in (
+        ({"bundle": "0" * 64}, "came of no bundle of this home"),
+        ({"files": {"../x": "0"}}, "names '../x', which is no file of its folder"),
+        ({"version": 2}, "result.json is damaged"),
+    ):
+        (out / "result.json").write_text(json.dumps({**said, **change}))
+        with pytest.raises(ModelError, match=why):
+            away.bring_in(out, [home])
+    (out / "result.json").unlink()
+    with pytest.raises(ModelError, match=r"there is no .*result.json") as caught:
+        away.bring_in(out, [home])
+    assert caught.value.exit_code == 69
+    assert not Registry(home / ".sia/revisions").pending()
+
+    (out / "result.json").write_text(json.dumps(said))
+    outcome = away.bring_in(out, [home])
+    assert outcome.status == "proven", outcome.text
+    assert outcome.candidate == result.decisions
+    with pytest.raises(UsageError, match="measured already"):
+        away.bring_in(out, [home])
+
+
+def test_a_result_for_another_parent_is_refused(
+    home: Path, away: Away, handed: Path, path: Path
+) -> None:
+    out = trained(handed, path)
+    registry = Registry(home / ".sia/revisions")
+    contents = msgspec.structs.replace(registry.current().contents, thresholds={"asks": 0.6})
+    registry.swap(write(contents, {}, registry.folder).id)
+    with pytest.raises(ModelError, match="was trained from revision .* is pinned now"):
+        away.bring_in(out, [home])
+
+
+def test_a_bundle_that_was_hurt_is_not_trained(
+    handed: Path, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["train", "--bundle", str(handed), "--out", str(tmp_path / "o"), "--model", str(path)]
+    assert semif([*command, "--epochs", "3"]) == 2
+    assert "leave out --epochs" in capsys.readouterr().err
+    with (handed / "rows.jsonl").open("ab") as file:
+        file.write(b"{}\n")
+    assert semif(command) == 78
+    assert "rows.jsonl was changed or cut off on the way" in capsys.readouterr().err
+    shutil.rmtree(handed)
+    assert semif(command) == 69
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_template_is_words_without_a_shell() -> None:
+    found = words("ssh big 'train {bundle}; echo $HOME > {out}/x'")
+    assert filled(found, Path("/b c"), Path("/o")) == [
+        "ssh", "big", "train /b c; echo $HOME > /o/x",
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match="does not say where the bundle goes"):
+        words("sbatch train.sh")
+    with pytest.raises(UsageError, match="cannot be read"):
+        words("ssh 'big {bundle}")
+
+
+def test_a_command_that_fails_leaves_what_it_was_handed(home: Path, away: Away) -> None:
+    with pytest.raises(SiaError, match="no-such-command cannot be run: No such file"):
+        away.hand_over(words("no-such-command {bundle}"), [home], RECIPE)
+    with pytest.raises(TuningFailed, match="false ended with 1"):
+        away.hand_over(words("false {bundle}"), [home], RECIPE)
+    kept = sorted((home / ".sia/dreams").glob("*/bundle"))
+    assert len(kept) == 2
+    for folder in kept:
+        found = bundle.read(folder)
+        assert found.turns is None and isinstance(found.decisions, Decisions)
+        assert set(found.files) == {"parent/revision.json", "rows.jsonl"}
+
+
+def test_nothing_is_handed_over_for_nothing(home: Path, away: Away) -> None:
+    (home / ".sia/labels.jsonl").unlink()
+    outcome: Any = away.hand_over(words("false {bundle}"), [home], RECIPE)
+    assert outcome == Outcome("nothing", outcome.text)
+    assert "no decision has a label" in outcome.text and "no response was approved" in outcome.text
