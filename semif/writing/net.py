@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from semif.chat import Chat
 from semif.errors import DecisionError
@@ -108,8 +109,8 @@ class Net(Tuned):
         super().__init__(model, attention, "bfloat16" if bfloat16 else "float32", device)
         self._inject(start, rank, seed, partial(_ranks, rank=rank))
         if long:
-            self._net.gradient_checkpointing_enable({"use_reentrant": False})
-            self._net.train()  # checkpoints ask for it; nothing here is dropped at random
+            for block in self._blocks:
+                block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
     def losses(self, batch: Sequence[Example]) -> list[Tensor]:
         """Negative log likelihood of each learned token, [len(text) + 1] for every example.

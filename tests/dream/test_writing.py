@@ -1,6 +1,8 @@
 """The generator's part of a dream: what it learns from, and the gate, on a tiny model."""
 
 import json
+import shlex
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,6 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from semif import bundle
+from semif.errors import ModelError
 from semif.llama import Model
 from semif.models import Source
 from semif.revision import Registry, untuned, write
@@ -20,6 +24,7 @@ from semif.writing.turns import Turn
 from sia import feedback, prompt, record
 from sia.context import to_xml
 from sia.dream import scribe, writing
+from sia.dream.away import Away, words
 from sia.dream.dream import Dreams, Outcome, Recipe
 from sia.dream.measured import FILE, Examiner
 from sia.dream.pairs import collect
@@ -306,3 +311,30 @@ def test_a_night_of_two_parts(decided: Any, written: Any, status: str, candidate
 def test_a_turn_reads_as_it_was_written() -> None:
     one = Turn(prompt.prompt(turn(1, "count", None)).parts, "<stop/>", "count")
     assert Turn.from_json(json.loads(json.dumps(one.to_json())), "row") == one
+
+
+# what came back from another machine
+
+
+def test_an_adapter_that_was_trained_elsewhere_passes_the_same_gate(
+    home: Path, registry: Registry, night: Night, model: Model, path: Path
+) -> None:
+    log(home)
+    dreams = Dreams(home / ".sia/dreams", registry, print, str(path))
+    written = Writing(dreams, registry, Scribe(model, 1, 4096, 40, print))
+    away = Away(dreams, registry, written, Examiner(model, 1, 512))
+    python = shlex.quote(sys.executable)
+    template = f"{python} -m semif train --bundle {{bundle}} --out {{out}} --threads 1"
+    with dreams.lock():
+        outcome = away.hand_over(words(f"{template} --model {path}"), [home], RECIPE)
+        assert outcome.folder is not None
+        asked = bundle.read(outcome.folder / "bundle")
+        assert asked.decisions is None and asked.turns and asked.turns.limit == 4096 - 40
+        # A revision of this home cannot be made of half an adapter.
+        adapter = outcome.folder / "out/write.gguf"
+        adapter.write_bytes(adapter.read_bytes()[:-1])
+        with pytest.raises(ModelError, match="write.gguf was changed or cut off"):
+            away.bring_in(outcome.folder / "out", [home])
+    assert outcome.status == "proven", outcome.text
+    assert (outcome.folder / "proof-turns.json").exists()
+    assert registry.get(outcome.candidate).contents.metrics["act"]["rows"] >= 40

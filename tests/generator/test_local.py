@@ -212,3 +212,36 @@ def test_cancel_during_a_long_prefill(local: Make) -> None:
     short = [SYSTEM, Part("user", "word " * 200)]
     expected = local(n_ctx=2048).write(short, max_tokens=8, cancel=cancel).text
     assert generator.write(short, max_tokens=8, cancel=cancel).text == expected
+
+
+def test_turns_are_answered_with_the_adapter_that_learned_them(
+    local: Make, tiny: Model, tiny_path: Path
+) -> None:
+    path = tiny_path.with_name("acts.gguf")
+    write_tiny_adapter(path)
+    plain, tuned = local(), local(acts=tiny.adapter(path))
+    replies = [one.reply(ask("go"), ids=[], cancel=NEVER).text for one in (plain, tuned)]
+    assert replies[0] != replies[1]
+    # The writing tasks have an adapter of their own setting.
+    assert (
+        local(adapter=tiny.adapter(path)).reply(ask("go"), ids=[], cancel=NEVER).text
+        == (replies[0])
+    )
+    assert plain.nll(ask("go"), "<stop/>") != tuned.nll(ask("go"), "<stop/>")
+
+
+def test_the_loss_of_a_reply_is_that_of_its_tokens(local: Make, tiny: Model) -> None:
+    from semif.llama import Session
+    from semif.writing.turns import nll
+
+    generator, chat = local(), Chat(tiny)
+    prompt = chat.tokens(ask("go on"))
+    tokens = [*prompt, *tiny.tokenize("<stop/>", special=False), tiny.eos]
+    with Session(tiny, 1024, threads=1) as session:
+        expected = nll(session, tokens, len(prompt))
+    generator.reply(ask("go on"), ids=[], cancel=NEVER)  # the cache is used, and must not matter
+    assert generator.nll(ask("go on"), "<stop/>") == pytest.approx(expected, abs=1e-3)
+    reply = generator.reply(ask("go on"), ids=[], cancel=NEVER)
+    assert reply.evaluated == 1
+    with pytest.raises(GeneratorError, match="shorten the prompt"):
+        generator.nll(ask("a" * 1000), "<stop/>")

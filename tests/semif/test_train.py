@@ -409,13 +409,14 @@ def test_the_adapter_for_writing_goes_along_with_what_it_was_measured_at(
         tuned.contents,
         adapters=revision.Adapters(tuned.contents.adapters.deciding, sha256),
         proven=("judge",),
-        metrics={"writing": {"rows": 3}},
+        metrics={"writing": {"rows": 3}, "act": {"rows": 4}},
     )
     files = {revision.DECIDE: tuned.decide_path, revision.WRITE: tiny_adapter}
     parent = revision.write(contents, files, tmp_path)
     made = revision.load(tune(tiny, parent, tmp_path, replace(plan, minutes=0, fresh=fresh)))
     assert made.write_path and made.write_path.read_bytes() == tiny_adapter.read_bytes()
     assert made.proven == {"judge"} and made.contents.metrics["writing"] == {"rows": 3}
+    assert made.contents.metrics["act"] == {"rows": 4}
     assert made.decide_path is not None
 
 
