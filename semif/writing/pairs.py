@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from semif import similar
 from semif.errors import DecisionError, FileError
@@ -115,7 +115,13 @@ def sift(
     return pairs, problems
 
 
-def data_sha256(pairs: Sequence[Pair]) -> str:
+class Lesson(Protocol):
+    """What a line of a file teaches."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+def data_sha256(pairs: Sequence[Lesson]) -> str:
     """Hash of what pairs say, in order."""
     whole = "\n".join(json.dumps(pair.to_json(), sort_keys=True) for pair in pairs)
     return hashlib.sha256(whole.encode()).hexdigest()

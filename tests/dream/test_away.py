@@ -22,6 +22,7 @@ from semif.models import Source
 from semif.revision import Registry, untuned, write
 from semif.testing import write_tiny_model
 from semif.types import Decision, Option
+from sia.cli.main import main as sia
 from sia.dream import measured, proof
 from sia.dream.away import Away, filled, words
 from sia.dream.dream import Dreams, Outcome, Recipe, TuningFailed
@@ -227,3 +228,14 @@ def test_nothing_is_handed_over_for_nothing(home: Path, away: Away) -> None:
     outcome: Any = away.hand_over(words("false {bundle}"), [home], RECIPE)
     assert outcome == Outcome("nothing", outcome.text)
     assert "no decision has a label" in outcome.text and "no response was approved" in outcome.text
+
+
+def test_the_command_refuses_before_it_loads_anything(home: Path) -> None:
+    where = ["dream", "--home", str(home)]
+    for wrong, why in (
+        (["--now", "--on", "x {bundle}"], "three ways to dream"),
+        (["--on", "x {bundle}", "--import", "out"], "three ways to dream"),
+        (["--on", ""], "does not say where the bundle goes"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            sia([*where, *wrong])
