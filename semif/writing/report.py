@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ class Settings:
     against_key: str | None = None
     threads: int = 2
     written: Path | None = None
+    advance: Callable[[int], None] = lambda texts: None  # hears how many are written
 
 
 def report(
@@ -45,7 +46,7 @@ def report(
         "bars": bars(),
     }
     if settings.adapter:
-        tuned, all_rows = _by_writer(model, settings.adapter, rows, settings.threads, say)
+        tuned, all_rows = _by_writer(model, settings.adapter, rows, settings, say)
         found["tasks"] = tuned
         found["proven"] = list(proven(tuned))
         found["short_of"] = {name: short_of(name, figures) for name, figures in tuned.items()}
@@ -53,7 +54,7 @@ def report(
             write_whole(settings.written, dumps(all_rows))
     if settings.base_rows or not settings.adapter:
         some = spread(rows, settings.base_rows) if settings.adapter else rows
-        found["base"], all_rows = _by_writer(model, None, some, settings.threads, say)
+        found["base"], all_rows = _by_writer(model, None, some, settings, say)
         if settings.written and not settings.adapter:
             write_whole(settings.written, dumps(all_rows))
     if settings.against:
@@ -68,10 +69,10 @@ def report(
 
 
 def _by_writer(
-    model: Model, adapter: Path | None, rows: Sequence[Pair], threads: int, say: Say
+    model: Model, adapter: Path | None, rows: Sequence[Pair], settings: Settings, say: Say
 ) -> tuple[dict[str, Any], list[Any]]:
     loaded = model.adapter(adapter) if adapter else None
-    with Writer(model, loaded, threads=threads) as writer:
+    with Writer(model, loaded, threads=settings.threads) as writer:
 
         def write(name: str, given: Mapping[str, str]) -> Output:
             written = writer.write(name, given)
@@ -79,4 +80,9 @@ def _by_writer(
 
         what = adapter.name if adapter else "base"
         with Progress(what, "texts", len(rows), say) as progress:
-            return measure(rows, write, progress.reach)
+
+            def reach(done: int) -> None:
+                progress.reach(done)
+                settings.advance(done)
+
+            return measure(rows, write, reach)

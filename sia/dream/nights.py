@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 import psutil
 
 from semif.export import read_labels
+from sia import feedback
 from sia.dream import status
 from sia.dream.child import command
 from sia.dream.pause import Busy
@@ -124,7 +125,8 @@ class Nights:
         last = status.last(self._home.dreams)
         begun = last.ended if last else self._clock()
         rows = self._new_labels(begun)
-        facts = Facts(self._clock(), self._active, begun, self._mains(), rows)
+        gathered = max(rows, self._new_responses(begun))
+        facts = Facts(self._clock(), self._active, begun, self._mains(), gathered)
         self._propose(begun, rows)
         return look(self._schedule, self._conditions, facts)
 
@@ -136,6 +138,17 @@ class Nights:
                 label.row
                 for label in labels
                 if label.weight > 0 and datetime.fromisoformat(label.time) > since
+            }
+        )
+
+    def _new_responses(self, since: datetime) -> int:
+        """Responses that somebody approved or edited since then."""
+        said = feedback.read(self._home.feedback, lambda problem: None)
+        return len(
+            {
+                row.iteration
+                for row in said
+                if row.kind != "rejected" and datetime.fromisoformat(row.time) > since
             }
         )
 

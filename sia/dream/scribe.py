@@ -55,7 +55,7 @@ class Replied:
 class Scribe:
     """Lets adapters of one model write. ``context``, ``max_tokens``: as the agent writes with.
 
-    ``wait`` is called between texts.
+    ``wait`` is called between texts, and between the words of a reply.
     """
 
     model: Model
@@ -63,7 +63,7 @@ class Scribe:
     context: int
     max_tokens: int
     say: Callable[[str], None]
-    wait: Callable[[], None] = lambda: None
+    wait: Callable[..., None] = lambda *_: None
 
     def fits(self, one: Stood) -> int:
         """Tokens of the turn and its reply; more than ``context`` cannot be answered at all."""
@@ -88,7 +88,7 @@ class Scribe:
                 self.wait()
                 turn = one.turn
                 loss = generator.nll(turn.parts, turn.output)
-                reply = generator.reply(turn.parts, ids=one.ids, cancel=Event())
+                reply = generator.reply(turn.parts, ids=one.ids, cancel=Event(), on_text=self.wait)
                 whole = reply.finish == "stop" and _parses(reply.text, one.ids)
                 kind = _kind(reply.text)
                 row = Said(
@@ -111,7 +111,7 @@ class Scribe:
             and known.get("prompts") == prompts(revision).version == VERSION
         ):
             return dict(known)
-        settings = Settings(adapter, base_rows=0, threads=self.threads)
+        settings = Settings(adapter, base_rows=0, threads=self.threads, advance=self.wait)
         return report(self.model, revision.contents.base.sha256, rows, settings, self.say)
 
 

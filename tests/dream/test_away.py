@@ -232,10 +232,10 @@ def test_nothing_is_handed_over_for_nothing(home: Path, away: Away) -> None:
 
 def test_the_command_refuses_before_it_loads_anything(home: Path) -> None:
     where = ["dream", "--home", str(home)]
-    for wrong, why in (
-        (["--now", "--on", "x {bundle}"], "three ways to dream"),
-        (["--on", "x {bundle}", "--import", "out"], "three ways to dream"),
-        (["--on", ""], "does not say where the bundle goes"),
-    ):
-        with pytest.raises(UsageError, match=why):
+    for wrong in (["--now", "--on", "x {bundle}"], ["--on", "x {bundle}", "--import", "out"]):
+        with pytest.raises(SystemExit) as caught:
             sia([*where, *wrong])
+        assert caught.value.code == 2
+    with pytest.raises(UsageError, match="does not say where the bundle goes"):
+        sia([*where, "--on", ""])
+    assert not (home / ".sia/dreams").exists()

@@ -14,7 +14,8 @@ from zoneinfo import ZoneInfo
 import psutil
 import pytest
 
-from semif.log import Label, append_labels
+from semif.jsonl import append
+from semif.log import Label, append_labels, timestamp
 from sia import home as homes
 from sia.dream import status
 from sia.dream.child import command
@@ -234,10 +235,24 @@ def test_one_asked_for_runs_in_a_child_and_its_end_is_told(home: homes.Home) -> 
     assert last is not None and last.status == "nothing"
 
 
-def test_one_that_is_due_is_begun_by_the_clock(home: homes.Home) -> None:
+def approve(home: homes.Home, rows: int) -> None:
+    append(
+        home.feedback,
+        [
+            {"id": f"f{i}", "iteration": f"s1/{i}", "kind": "approved", "before": "<stop/>",
+             "after": "<stop/>", "by": "test", "time": timestamp(datetime.now(UTC))}
+            for i in range(rows)
+        ],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("gather", [label, approve])
+def test_one_that_is_due_is_begun_by_the_clock(
+    home: homes.Home, gather: Callable[[homes.Home, int], None]
+) -> None:
     """It is an hour after three, the machine was off at three, and twenty labels came since."""
     status.keep_last(home.dreams, status.Last(datetime(2026, 11, 30, 2, 30, tzinfo=UTC), "none"))
-    label(home, 20)
+    gather(home, 20)
     events: list[Event] = []
     now = [datetime(2099, 12, 2, 3, 50, tzinfo=UTC)]
     nights = Nights(home, events.append, lambda: now[0], mains=lambda: True)
