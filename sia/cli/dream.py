@@ -149,11 +149,10 @@ def _report(home: Home, logs: list[Path], options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({**found.to_json(), **_responses(stood)}))
     else:
-        counts = _responses(stood)
         print("\n".join(told(found)))
         print(
-            f"{counts['responses']} responses that a person approved or edited, "
-            f"{counts['responses_held_out']} of them held out; {counts['responses_rejected']} rejected"
+            f"{len(stood.every)} responses that a person approved or edited, {len(stood.held)} of "
+            f"them held out; {stood.rejected} rejected"
         )
     target = options.html or (home.dreams / "report.html" if options.report else None)
     if target:
@@ -204,7 +203,7 @@ def told(found: Report) -> list[str]:
     for dream in found.dreams:
         failed = [line["name"] for line in dream["lines"] if not line["passed"]]
         verdict = f"rejected ({', '.join(failed)})" if failed else "proven"
-        kind = "  generator" if dream.get("kind") == "turns" else ""
+        kind = "  generator" if dream["kind"] == "turns" else ""
         lines.append(f"{dream['dream']}  {dream['candidate']}{kind}  {verdict}")
     return lines
 

@@ -30,7 +30,7 @@ from sia.dream.writing import BATCH, Material, Writing, both
 from sia.errors import SiaError, UsageError
 
 KIND = "bundle"
-ROWS, PAIRS = "rows.jsonl", "pairs.jsonl"
+ROWS, PAIRS = "train.jsonl", "pairs.jsonl"  # as in every dream, so that they can be forgotten
 
 
 class Away:

@@ -69,7 +69,8 @@ class Night:
 @dataclass(frozen=True)
 class Report:
     """The period. reliability: bins of the highest probability, None where empty. dreams: as each
-    `proof.json` has it, with its folder's name as `dream`, oldest first."""
+    `proof.json` has it, with its folder's name as `dream`, oldest first; kind: `decisions`, or
+    `turns` where the generator learned."""
 
     rows: int
     held_out: int
@@ -100,6 +101,7 @@ class Report:
             "dreams": [
                 {
                     "dream": dream["dream"],
+                    "kind": dream["kind"],
                     "candidate": dream["candidate"],
                     "parent": dream["parent"],
                     "passed": dream["passed"],
@@ -178,9 +180,10 @@ def _confusion(phase: str, dataset: Dataset, said: Sequence[Said]) -> Confusion 
 
 def _dreams(folder: Path) -> list[dict[str, Any]]:
     found = []
-    for path in sorted(folder.glob("*/proof.json")):
+    for path in sorted(folder.glob("*/proof*.json")):
         try:
-            found.append({"dream": path.parent.name, **json.loads(path.read_bytes())})
+            said = json.loads(path.read_bytes())
+            found.append({"dream": path.parent.name, "kind": "decisions", **said})
         except ValueError:
             continue  # written whole or not at all: not ours
     return found

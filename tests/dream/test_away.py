@@ -190,10 +190,10 @@ def test_a_bundle_that_was_hurt_is_not_trained(
     command = ["train", "--bundle", str(handed), "--out", str(tmp_path / "o"), "--model", str(path)]
     assert semif([*command, "--epochs", "3"]) == 2
     assert "leave out --epochs" in capsys.readouterr().err
-    with (handed / "rows.jsonl").open("ab") as file:
+    with (handed / "train.jsonl").open("ab") as file:
         file.write(b"{}\n")
     assert semif(command) == 78
-    assert "rows.jsonl was changed or cut off on the way" in capsys.readouterr().err
+    assert "train.jsonl was changed or cut off on the way" in capsys.readouterr().err
     shutil.rmtree(handed)
     assert semif(command) == 69
     assert not (tmp_path / "o").exists()
@@ -220,7 +220,7 @@ def test_a_command_that_fails_leaves_what_it_was_handed(home: Path, away: Away) 
     for folder in kept:
         found = bundle.read(folder)
         assert found.turns is None and isinstance(found.decisions, Decisions)
-        assert set(found.files) == {"parent/revision.json", "rows.jsonl"}
+        assert set(found.files) == {"parent/revision.json", "train.jsonl"}
 
 
 def test_nothing_is_handed_over_for_nothing(home: Path, away: Away) -> None:
