@@ -93,7 +93,7 @@ def collect(homes: Sequence[Path], report: Report) -> Dataset:
 
 def replay(count: int, seed: int) -> list[LabelledRow]:
     """About `count` of the shipped training rows, so that nothing they taught is forgotten."""
-    return focus(split(build(shipped_data(), seed))[0], count, seed)
+    return focus(split(build(shipped_data(), seed))[0], count, seed) if count else []
 
 
 def _logged(home: Path, report: Report) -> Iterator[Logged]:
