@@ -98,6 +98,15 @@ class _NothingNew:
     def unreviewed(self, tree: object) -> bool:
         return False
 
+    def due(self) -> bool:
+        return False
+
+    def follow(self) -> None:
+        pass
+
+    def look(self, turn: object) -> None:
+        pass
+
 
 def _filled(session: Session, count: int) -> None:
     for index in range(count):
@@ -120,6 +129,7 @@ def _loop(folder: Path, entries: int) -> tuple[Loop, Session, Store]:
     steps = Steps(
         home=home, store=store, session=session, scripts=_NoScripts(), machine=Machine(folder),
         navigator=None, runs=None, generator=None, budget=budget, uncovered=_NothingNew(),
+        concerns=_NothingNew(),
         declined=None, halts=None, tree=lambda: None, revision=lambda: "bench",
         since=datetime.now(UTC),
     )

@@ -20,11 +20,14 @@ from sia import brain as models
 from sia import changes, record, trial
 from sia import queue as queues
 from sia.account import Prices
+from sia.bell import Bell, announce
 from sia.brain import Brain
-from sia.budget import Budget
 from sia.calls import Services
+from sia.concerns.keeper import Keeper
+from sia.concerns.table import Concerns
+from sia.concerns.triage import Facts
 from sia.declined import Declined
-from sia.dream.nights import Nights
+from sia.dream.nights import Nights, on_mains
 from sia.entries import Note, Script, Text
 from sia.errors import RESTART, SOME_FAILED, UsageError
 from sia.events import (
@@ -47,14 +50,15 @@ from sia.intake import Intake
 from sia.loop import Arrival, Loop
 from sia.machine import Machine
 from sia.navigate import Navigator
-from sia.prompt import system_text
+from sia.opening import opened_budget, opened_scripts
 from sia.questions import Questions
 from sia.queue import Queue
 from sia.recorder import Recorder
-from sia.reminders import Alarm, Reminders
+from sia.redact import redact
+from sia.reminders import Reminders
 from sia.runs import Runs, asked
 from sia.scheduler import Admission, Scheduler
-from sia.scripts import Policy, ScriptLimits, Scripts, default_policy
+from sia.scripts import Scripts
 from sia.session import Session, last_id, lost_scripts, resume
 from sia.skills.host import WorkerPool, passed_environment
 from sia.skills.tree import Tree, TreeHolder
@@ -65,16 +69,17 @@ from sia.turn import Again
 from sia.uncovered import Uncovered
 
 FIRST_REPEATS = ("ls tasks", "cat user.md")
-FIGURES_TOKENS = 200  # figures, process and queue, measured generously
 AGAIN_URGENCY = 0.5  # of what was taken for no request, and is worked on a person's word
 
 
 @dataclass(frozen=True)
 class Options:
-    """yes: confirmations are given in advance. interactive: a person sits there. manual: a
-    person plays the generator. approve: asks the person whether a script may run."""
+    """yes: confirmations are given in advance. interactive: a person sits there. autonomy: concerns
+    may fire. manual: a person plays the generator. approve: asks the person whether a script may
+    run."""
 
     yes: bool = False
+    autonomy: bool = False
     interactive: bool = False
     manual: ManualGenerator | None = None
     model: str | None = None
@@ -106,13 +111,15 @@ class Agent:
         self.brain: Brain | None = None
         self.holder = TreeHolder(home.skill_roots)
         self.reminders = Reminders(
-            self.store, home.tasks / "reminders", str(home.zone), self._reminders_changed
+            self.store, home.tasks / "reminders", str(home.zone), self._reset_bell
         )
         self.reminders.restore()
+        self.concerns = Concerns(self.store, home.autonomy, self._reset_bell, self.now)
+        self.concerns.restore()
         self._tree = self.holder.tree
         self._end_work: Callable[[str], None] = lambda run: None  # at the start, see `_build`
         self._problems = [*problems, *(str(item) for item in self.holder.tree.problems)]
-        self._alarm: Alarm | None = None
+        self._bell: Bell | None = None
         self.nights = Nights(
             home, self.emit, self.now, ("--model", options.model) if options.model else (),
             options.interactive,
@@ -144,8 +151,11 @@ class Agent:
         self.nights.working()
         with self._guard:
             if self._intake:
-                return self._intake.submit(text, source)
-            return self.store.add_input(source, text, datetime.now(UTC)).run
+                run = self._intake.submit(text, source)
+            else:
+                run = self.store.add_input(source, text, datetime.now(UTC)).run
+        self.concerns.heard(text, source)
+        return run
 
     def drop(self, id: str) -> str:
         """Cancel a request that waits; what was done, in words. Raises SiaError."""
@@ -232,14 +242,17 @@ class Agent:
         session = self._session()
         self.home.learn_secrets()  # before anything is shown to a model or written
         pool = WorkerPool(self.home.log / "skills.log", passed_environment(os.environ))
-        scripts = self._scripts()
+        scripts = opened_scripts(
+            self.home, self.options.interactive, self.options.approve, self._scripts_over.put
+        )
         try:
             self._build(self.brain, session, pool, scripts)
             code = self._work(pool)
         finally:
             self._stop_watch.set()
-            if self._alarm:
-                self._alarm.stop()
+            bell, self._bell = self._bell, None
+            if bell:
+                bell.stop()
             pool.close()
             scripts.close(keep_background=self.store.meta("ended") != "1")
             self.brain.close()
@@ -253,8 +266,7 @@ class Agent:
         pool.warm()
         self.listen(self._after_turn)
         self.holder.watch(self._stop_watch, self._skills_changed)
-        self._alarm = Alarm(self._next_due, self._ring, self.loop.fail)
-        self._alarm.start()
+        self._bell.start()
         for watched in self._watched:
             changes.watch(watched, self._stop_watch, self._warn, self._changed)
         self.nights.start()
@@ -300,30 +312,6 @@ class Agent:
             self.store.set_meta("ended", "0")
         session.saved()
         return session
-
-    def _scripts(self) -> Scripts:
-        chosen = self.home.config.scripts
-        if chosen.policy in ("sandbox", "allow", "deny"):
-            policy = Policy(chosen.policy)
-        elif chosen.policy == "ask" and self.options.approve:
-            policy = Policy("ask", self.options.approve)
-        else:
-            policy = default_policy(self.options.interactive, self.options.approve)
-        # Sidecars hold exact bytes, secrets and all.
-        policy = replace(policy, hidden=(*policy.hidden, self.home.contexts))
-        return Scripts(
-            self.home.scripts,
-            limits=ScriptLimits(
-                seconds=chosen.seconds,
-                shown_bytes=chosen.shown_bytes,
-                file_bytes=chosen.file_bytes,
-            ),
-            policy=policy,
-            work=self.home.work,
-            tasks=self.home.tasks,
-            environment=os.environ,
-            on_change=self._scripts_over.put,
-        )
 
     def _offered(self) -> Tree:
         """What may be chosen here; the same object as long as that is the same."""
@@ -381,9 +369,10 @@ class Agent:
             tree=self._offered,
             now=self.now,
             emit=self.emit,
-            said=self._announce,
+            said=lambda item, text: announce(self.loop, item, text),
             fault=lambda error: self.loop.fail(error),
         )
+        keeper = self._keeper(brain, session, questions)
         steps = Steps(
             home=self.home,
             store=self.store,
@@ -392,6 +381,7 @@ class Agent:
             machine=Machine(self.home.folder),
             navigator=navigator,
             uncovered=uncovered,
+            concerns=keeper,
             declined=declined,
             halts=Halts(
                 self.home, self.store, pool, lambda: self.holder.tree, self.now,
@@ -399,7 +389,7 @@ class Agent:
             ),
             runs=runs,
             generator=brain.generator,
-            budget=self._budget(brain),
+            budget=opened_budget(config, brain.count),
             tree=self._offered,
             revision=lambda: brain.decide.revision,
             turns=config.loop.turns,
@@ -407,7 +397,7 @@ class Agent:
         )
         steps.end_cancelled()
         self._end_work = steps.end_work
-        recorder = Recorder(self.home, self.store, session, decisions)
+        recorder = Recorder(self.home, self.store, session, decisions, keeper.tells)
         with self._guard:
             queue = Queue(self.store, config.queue.rate, self.now())
             self.loop = Loop(self.store, session, steps, recorder, self.emit, self.now, queue)
@@ -421,21 +411,38 @@ class Agent:
                 self.home, self._intake, self.store, scripts, self._scripts_over, self._warn,
                 self.loop.fail,
             )  # fmt: skip
+            self._bell = Bell(self.store, self.reminders, keeper, self.loop, self.now, self.emit)
             if self._closing:
                 self._intake.close()
             if self._early_stop is not None:
                 self.loop.stop(self._early_stop)
+        self.listen(keeper.hear)
+        keeper.reconcile()
         registry = Registry(self.home.revisions)
         trial.end(registry, brain.revision.id, brain.decide, self.loop.probe)
 
-    def _budget(self, brain: Brain) -> Budget:
-        config = self.home.config
-        return Budget(
-            count=brain.count,
-            total=config.generator.context - config.generator.max_tokens,
-            fixed=brain.count(system_text()) + FIGURES_TOKENS,
-            notice=config.loop.context_notice,
-            limit=config.loop.context_limit,
+    def _keeper(self, brain: Brain, session: Session, questions: Questions) -> Keeper:
+        return Keeper(
+            concerns=self.concerns,
+            config=self.home.config.concerns,
+            autonomy=self.options.autonomy,
+            decider=brain.decide,
+            thresholds=brain.thresholds(brain.decide),
+            questions=questions,
+            new_id=new_row_id,
+            facts=Facts(
+                self.store,
+                lambda: [(item.due, item.text) for item in self.reminders.waiting()],
+                lambda: self.concerns.last_heard,
+                on_mains,
+            ),
+            tree=self._offered,
+            clock=self.now,
+            submit=lambda text, within: self._intake.submit(text, "concern", within),
+            note=lambda text: session.add(lambda id: Note(id, Text.of(redact(text)))),
+            say=lambda id, text: self._bell.say(id, text),
+            stays=lambda: not self.loop.finished,
+            wake=lambda: self.loop.nudge(),
         )
 
     # what happens beside the loop
@@ -481,32 +488,9 @@ class Agent:
         self.changed = True
         self.stop(RESTART, cut=False)
 
-    def _reminders_changed(self) -> None:
-        if self._alarm:
-            self._alarm.reset()
-
-    def _next_due(self) -> datetime | None:
-        waiting = self.reminders.waiting()
-        return waiting[0].due if waiting else None
-
-    def _ring(self) -> None:
-        """Say what is due: kept first, then handed to the context, then shown."""
-        now = self.now()
-        for reminder in self.reminders.due(now):
-            with self.store.transaction():
-                text = self.reminders.ring(reminder, now)
-                if not text:
-                    continue
-                run = self.store.next_id("r")
-                number = self.store.add_message(run, text)
-            item = Input(reminder.id, run, "timer", reminder.text, now)
-            self._announce(item, text)
-            self.emit(Said(run, text))
-            self.store.drop_messages([number])
-
-    def _announce(self, item: Input, text: str) -> None:
-        """What is said beside the process becomes part of its context."""
-        self.loop.deliver(Arrival(item, Admission("announce"), text))
+    def _reset_bell(self) -> None:
+        if self._bell:
+            self._bell.reset()
 
     def _skills_changed(self, tree: object, problems: tuple) -> None:
         self.emit(Notice("skills reloaded"))

@@ -232,6 +232,15 @@ class ReloadConfig(Section):
     """Start again when this file changed and can be read."""
 
 
+class ConcernsConfig(Section):
+    autonomy: bool = False
+    """Act on what has built up without being asked; `--autonomy` does for one start."""
+    quiet: str = "22:00-07:00"
+    """Hours in which nothing is begun unasked; empty: none."""
+    messages: int = 5
+    """What may be said unasked in a day; then nothing is begun before the next."""
+
+
 class WebConfig(Section):
     search_url: str = ""
     """A SearXNG server that offers the format json, such as http://127.0.0.1:8888."""
@@ -269,6 +278,7 @@ class Config(Section):
     notes: NotesConfig = NotesConfig()
     dream: DreamConfig = DreamConfig()
     reload: ReloadConfig = ReloadConfig()
+    concerns: ConcernsConfig = ConcernsConfig()
     web: WebConfig = WebConfig()
     shell: ShellConfig = ShellConfig()
     driving: DrivingConfig = DrivingConfig()
@@ -276,6 +286,7 @@ class Config(Section):
 
 _CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d"
 _POSITIVE = (
+    "concerns.messages",
     "dream.epochs",
     "dream.layers",
     "dream.minutes",
@@ -409,6 +420,7 @@ def _check(config: Config, path: Path) -> None:
     for name in ("dream.memory_gb", "dream.idle_minutes", "dream.replay"):
         need(name, 0 <= section(config, "dream")[name[6:]] < math.inf, "a finite number, 0 or more")
     _check_schedule(config.dream.schedule, path)
+    _check_quiet(config.concerns.quiet, path)
     tau = config.intake.high_stakes
     need("intake.high_stakes", 0 <= tau <= 1, "from 0 to 1")
     for index, watch in enumerate(config.watch):
@@ -438,6 +450,15 @@ def _check_schedule(text: str, path: Path) -> None:
             f"{path}: dream.schedule = {text!r}: {wrong[:1].lower()}{wrong[1:]}; "
             'five fields, e.g. "0 3 * * *", or empty for never'
         )
+
+
+def _check_quiet(text: str, path: Path) -> None:
+    from sia.concerns.hours import parsed
+
+    try:
+        parsed(text)
+    except ValueError as error:
+        raise ConfigError(f"{path}: concerns.quiet = {text!r}: must be {error}") from None
 
 
 def _check_watch(watch: WatchConfig, where: str) -> None:

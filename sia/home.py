@@ -75,6 +75,11 @@ class Home:
         return self.state / "skipped.jsonl"
 
     @property
+    def autonomy(self) -> Path:
+        """What became of each concern."""
+        return self.state / "autonomy.jsonl"
+
+    @property
     def scripts(self) -> Path:
         return self.state / "scripts"
 

@@ -20,7 +20,8 @@ from sia.redact import redact
 @dataclass(frozen=True)
 class View:
     """What a decision looks at: an input or request, the process it meets, an open question, the
-    skill or category in words, what stands ready for it, an earlier request."""
+    skill or category in words, what stands ready for it, an earlier request; of a concern ``text``
+    and all else by name."""
 
     text: str
     process: ProcessView | None = None
@@ -28,6 +29,7 @@ class View:
     skill: str = ""
     observed: str = ""
     earlier: str = ""
+    concern: tuple[tuple[str, str], ...] = ()
 
 
 def process_words(process: ProcessView | None) -> str:
@@ -62,6 +64,10 @@ def _same_action(view: View) -> dict[str, str]:
     return {"earlier": view.earlier, "input": view.text}
 
 
+def _triage(view: View) -> dict[str, str]:
+    return {"concern": view.text, **dict(view.concern)}
+
+
 BUILDERS: dict[str, Callable[[View], dict[str, str]]] = {
     "contains_request": _input,
     "interrupt": _input,
@@ -73,6 +79,7 @@ BUILDERS: dict[str, Callable[[View], dict[str, str]]] = {
     "cover": _cover,
     "predict": _prediction,
     "same_action": _same_action,
+    "triage": _triage,
 }
 
 

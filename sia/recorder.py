@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from semif.log import DecisionLog, append_labels
@@ -19,6 +19,8 @@ from sia.queue import to_halt
 from sia.session import Session
 from sia.store import Run, Store
 from sia.turn import BROKEN_OFF, Turn
+
+Message = tuple[str, str]  # run, text
 
 
 def decision_view(answer: Answer, source: str) -> DecisionView:
@@ -37,13 +39,18 @@ def decision_view(answer: Answer, source: str) -> DecisionView:
 
 
 class Recorder:
-    """The record of one home and session."""
+    """The record of one home and session. ``tells``: those of (run, text) that reach the person."""
 
     def __init__(
-        self, home: Home, store: Store, session: Session, decisions: DecisionLog
+        self,
+        home: Home,
+        store: Store,
+        session: Session,
+        decisions: DecisionLog,
+        tells: Callable[[Sequence[Message]], Sequence[Message]] = lambda messages: messages,
     ) -> None:
         self._home, self._store, self._session = home, store, session
-        self._decisions = decisions
+        self._decisions, self._tells = decisions, tells
 
     def keep(self, text: str, name: str) -> Text:
         """``text`` for an entry of the coming iteration; what XML cannot hold also as a file."""
@@ -67,7 +74,8 @@ class Recorder:
         session, store = self._session, self._store
         session.n = iteration.n
         with store.transaction():
-            messages = [(store.add_message(run, text), run, text) for run, text in turn.messages]
+            told = self._tells(turn.messages)
+            messages = [(store.add_message(run, text), run, text) for run, text in told]
             store.drop_messages(shown)
             if turn.run:
                 self._heard_meanwhile(turn, turn.run)

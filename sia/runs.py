@@ -101,7 +101,7 @@ class Runs:
         again = ", with less too" if account.degraded else ""
         message = f"I gave up on this: {run.text} ({why}{again})."
         turn.say(run.id, message)
-        return ended(run, "failed", message, turn)
+        return ended(replace(run, cut=True), "failed", message, turn)
 
 
 def begun_anew(run: Run, text: str, account: Account, now: datetime) -> Run:

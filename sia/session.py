@@ -8,6 +8,8 @@ from dataclasses import replace
 from sia.context import parse_document, parse_entry
 from sia.entries import Entry, InputEntry, Script
 from sia.prompt import entry_text
+from sia.redact import redact
+from sia.scripts import Output, ScriptState
 from sia.store import Store
 
 
@@ -152,3 +154,22 @@ def lost_scripts(session: Session, known: Callable[[str], bool]) -> None:
     for script in session.scripts():
         if script.status == "running" and script.mode != "repeat" and not known(script.id):
             session.update(replace(script, status="lost", note="lost over a restart"))
+
+
+def seen(script: Script, state: ScriptState) -> Script:
+    """The entry of a script as it stands, without secrets."""
+    return replace(
+        script,
+        status=state.status,
+        exit_code=state.exit_code,
+        stdout=_redacted(state.stdout, f"scripts/{script.id}/stdout"),
+        stderr=_redacted(state.stderr, f"scripts/{script.id}/stderr"),
+        note=state.note,
+    )
+
+
+def _redacted(output: Output, file: str) -> Output:
+    text = redact(output.text)
+    if text == output.text:
+        return output
+    return replace(output, text=text, lossy=True, file=output.file or file)

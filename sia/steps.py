@@ -12,6 +12,7 @@ from pathlib import Path
 from semif.errors import DecisionError
 from sia import actions, commands, record
 from sia.budget import NOTICE, Budget, relieve
+from sia.concerns.keeper import Keeper
 from sia.declined import Declined
 from sia.entries import (
     ErrorEntry,
@@ -39,9 +40,9 @@ from sia.prompt import prompt
 from sia.redact import redact
 from sia.runs import Runs, asked
 from sia.scheduler import Preemption
-from sia.scripts import Cancel, Output, Refused, Scripts, ScriptState, Until
+from sia.scripts import Cancel, Refused, Scripts, ScriptState, Until
 from sia.scripts.policy import Author
-from sia.session import Session
+from sia.session import Session, seen
 from sia.skills.api import NOT_COVERED
 from sia.skills.manifest import Manifest
 from sia.skills.tree import Tree, UnknownSkill
@@ -70,6 +71,7 @@ class Steps:
     generator: Generator
     budget: Budget
     uncovered: Uncovered
+    concerns: Keeper
     declined: Declined
     halts: Halts
     tree: Callable[[], Tree]
@@ -149,7 +151,7 @@ class Steps:
             ):
                 state = self._state(script)
                 if state:
-                    self.session.update(self._kept(_seen(script, state)))
+                    self.session.update(self._kept(seen(script, state)))
 
     def _kept(self, script: Script) -> Script:
         """A script that is over, its exact bytes kept with the coming iteration."""
@@ -188,8 +190,10 @@ class Steps:
         if cancel.is_set():
             return
         if run is None:
-            if self.unreviewed():
+            if self.uncovered.unreviewed(self.tree()):
                 self.uncovered.review(turn, self.tree(), cancel)
+            else:
+                self.concerns.look(turn)
             return
         if not run.skill:
             now = iteration.figures.time
@@ -206,8 +210,9 @@ class Steps:
             self._act(turn, run, skill, tree, iteration, cancel)
 
     def unreviewed(self) -> bool:
-        """Whether an idle turn is wanted: skills are new, and requests wait for one."""
-        return self.uncovered.unreviewed(self.tree())
+        """Whether an idle turn is wanted: skills are new, and requests wait for one, or a concern
+        is due."""
+        return self.uncovered.unreviewed(self.tree()) or self.concerns.due()
 
     def reads(self, run: Run) -> bool:
         """Whether the generator works this run: no skill covers it, or the skill is a prompt."""
@@ -353,7 +358,7 @@ class Steps:
             return
         if run.turns >= self.turns:
             text = f"I stopped after {run.turns} turns without coming to an end: {run.text}"
-            self._end(turn, run, "failed", text)
+            self._end(turn, replace(run, cut=True), "failed", text)
             return
         if skill and (why := self.runs.over(run, skill)):
             self._over_budget(turn, run, skill, why, iteration.figures.time)
@@ -433,6 +438,7 @@ class Steps:
 
     def follow(self, turn: Turn) -> None:
         """Start what the turn asked for, and halt what it ended, now that it is on record."""
+        self.concerns.follow()
         for id, mode, command in turn.start:
             self._start(id, mode, command, "generator")
         run = turn.run
@@ -481,21 +487,3 @@ def _worked_by(run: Run, tree: Tree) -> Manifest | None:
         return tree.skill(run.skill)
     except UnknownSkill:
         return None
-
-
-def _seen(script: Script, state: ScriptState) -> Script:
-    return replace(
-        script,
-        status=state.status,
-        exit_code=state.exit_code,
-        stdout=_redacted(state.stdout, f"scripts/{script.id}/stdout"),
-        stderr=_redacted(state.stderr, f"scripts/{script.id}/stderr"),
-        note=state.note,
-    )
-
-
-def _redacted(output: Output, file: str) -> Output:
-    text = redact(output.text)
-    if text == output.text:
-        return output
-    return replace(output, text=text, lossy=True, file=output.file or file)

@@ -62,6 +62,19 @@ ALTER TABLE reminders ADD COLUMN repeat TEXT NOT NULL DEFAULT '';
 ALTER TABLE reminders ADD COLUMN timer TEXT NOT NULL DEFAULT '';
 ALTER TABLE reminders ADD COLUMN rang TEXT NOT NULL DEFAULT '';
 """,
+    # 4: concerns, ``due`` in microseconds of the epoch; runs that a limit ended
+    """
+ALTER TABLE runs ADD COLUMN cut INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE concerns (
+  id TEXT PRIMARY KEY, text TEXT NOT NULL, instruction TEXT NOT NULL, rhythm INTEGER NOT NULL,
+  kind TEXT NOT NULL, value INTEGER NOT NULL, grown TEXT NOT NULL, status TEXT NOT NULL,
+  fired TEXT NOT NULL, bumped TEXT NOT NULL, held TEXT NOT NULL, held_for TEXT NOT NULL,
+  defers INTEGER NOT NULL, note TEXT NOT NULL, said TEXT NOT NULL, fire TEXT NOT NULL,
+  skill TEXT NOT NULL, successor_of TEXT NOT NULL, depth INTEGER NOT NULL, owed TEXT NOT NULL,
+  until TEXT NOT NULL, mover TEXT NOT NULL, due INTEGER) WITHOUT ROWID;
+CREATE INDEX concerns_due ON concerns (due) WHERE due IS NOT NULL;
+CREATE INDEX concerns_fire ON concerns (fire) WHERE fire != '';
+""",
 )
 VERSION = str(1 + len(MIGRATIONS))
 OPEN = ("waiting", "running", "asking")
@@ -107,6 +120,7 @@ class Run:
     seconds: float = 0.0
     answered: str = ""  # RFC 3339, when the person last answered a question of it
     spent: str = "{}"  # JSON of its Account
+    cut: bool = False  # it was ended by a limit before it came to its end
 
     @property
     def heard(self) -> datetime:
@@ -158,6 +172,7 @@ def _run(row: Sequence[Any]) -> Run:
         arrived=datetime.fromisoformat(row[4]),
         requeued=datetime.fromisoformat(row[5]),
         preempts=bool(run.preempts),
+        cut=bool(run.cut),
     )
 
 

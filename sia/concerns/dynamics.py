@@ -48,7 +48,7 @@ def crossing(concern: Concern) -> datetime:
 def candidate(concern: Concern) -> datetime | None:
     """When it may be looked at; None where it never is: without an instruction, over, or while a
     fire of it is not over."""
-    if concern.status != "open" or not concern.instruction or concern.run:
+    if concern.status != "open" or not concern.instruction or concern.fire:
         return None
     moment = crossing(concern)
     return max(moment, concern.held) if concern.held else moment
@@ -76,24 +76,24 @@ def bumped(concern: Concern, now: datetime) -> Concern:
 
 
 def fired(concern: Concern, now: datetime, run: str) -> Concern:
-    return replace(_released(concern), fired=now, run=run, defers=0)
+    return replace(_released(concern), fired=now, fire=run, defers=0)
 
 
 def served(concern: Concern, now: datetime) -> Concern:
     """Its fire came to its end. What was to be done once is done; an obligation is not, until it is
     discharged."""
     over = "done" if concern.kind == "one_shot" else concern.status
-    return replace(moved(concern, now, -SERVED), run="", status=over)
+    return replace(moved(concern, now, -SERVED), fire="", status=over)
 
 
 def failed(concern: Concern, now: datetime) -> Concern:
-    return _held(replace(concern, run=""), now, "error")
+    return _held(replace(concern, fire=""), now, "error")
 
 
 def cut(concern: Concern, now: datetime) -> Concern:
     """Its fire was ended by a limit. The rest of what was to be done once is its successor's."""
     over = "done" if concern.kind == "one_shot" else concern.status
-    return _held(replace(moved(concern, now, -CUT), run="", status=over), now, "cut")
+    return _held(replace(moved(concern, now, -CUT), fire="", status=over), now, "cut")
 
 
 def reset(concern: Concern, now: datetime) -> Concern:

@@ -29,7 +29,7 @@ class Concern:
     """rhythm: hours, one of RHYTHMS. value: activation at ``grown``, in millionths.
 
     held: it is no candidate before then; ``held_for``: "defer" (the cached verdict), "error" or
-    "cut". defers: verdicts "defer" in a row. run: of its fire that is not over. skill: that worked
+    "cut". defers: verdicts "defer" in a row. fire: its run that is not over. skill: that worked
     its last fire. said: the last things it told the person, word for word, the latest last.
     An obligation names whom it is owed to (``owed``), until when, and who must move.
     """
@@ -49,7 +49,7 @@ class Concern:
     defers: int = 0
     note: str = ""
     said: tuple[str, ...] = ()
-    run: str = ""
+    fire: str = ""
     skill: str = ""
     successor_of: str = ""
     depth: int = 0

@@ -1,7 +1,7 @@
 """How concerns build up: the right values, with a clock of the test's own."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -9,16 +9,9 @@ from hypothesis import strategies as st
 
 from sia.concerns import dynamics
 from sia.concerns.dynamics import FULL, activation, candidate
+from sia.concerns.testing import HOUR, START, concern
 from sia.concerns.values import RHYTHMS, Concern, snapped
 from sia.errors import UsageError
-
-START = datetime(2026, 11, 30, 8, tzinfo=UTC)
-HOUR = timedelta(hours=1)
-
-
-def concern(**more) -> Concern:
-    given = {"instruction": "look after it", "rhythm": 24, "kind": "durable", "value": 0}
-    return Concern("c1", "the photo disk", **{**given, "grown": START, **more})
 
 
 def fires(item: Concern, step: timedelta, until: timedelta) -> list[timedelta]:
@@ -93,14 +86,14 @@ def test_a_verdict_and_a_backoff_hold_for_an_eighth_of_the_rhythm(rhythm, hours)
 def test_what_a_fire_and_a_reset_take_away() -> None:
     now = START + 28 * HOUR
     item = dynamics.fired(dynamics.deferred(concern(), now), now, "r7")
-    assert (item.run, item.defers, item.held, item.fired) == ("r7", 0, None, now)
+    assert (item.fire, item.defers, item.held, item.fired) == ("r7", 0, None, now)
     assert candidate(item) is None  # until that fire is over
     assert dynamics.served(item, now).value == 100_000
     assert dynamics.cut(item, now).value == 450_000
     assert activation(dynamics.failed(item, now), now) == 700_000
     put_off = replace(concern(), defers=3)
     back = dynamics.reset(put_off, now)
-    assert (back.value, back.defers, back.run, back.fired) == (100_000, 0, "", None)
+    assert (back.value, back.defers, back.fire, back.fired) == (100_000, 0, "", None)
 
 
 def test_without_an_instruction_or_when_over_it_never_fires() -> None:

@@ -112,6 +112,7 @@ class Rig:
         proven: frozenset[str] | None = None,
         create_category: str = "deny",
         thresholds: Mapping[str, float] | None = None,
+        autonomy: bool = False,
     ) -> None:
         opened = open_home(folder)
         chosen = replace(opened.config.skills, create_category=create_category)
@@ -127,7 +128,7 @@ class Rig:
         self.error: BaseException | None = None
         self._heard = threading.Condition()
         loaded = brain(self.generator, self.decider, thresholds)
-        self.agent = Agent(self.home, Options(yes=yes), self._hear, lambda *_: loaded)
+        self.agent = Agent(self.home, Options(yes, autonomy), self._hear, lambda *_: loaded)
         self._thread = threading.Thread(target=self._run, name="agent")
 
     def _hear(self, event: Event) -> None:

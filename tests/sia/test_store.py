@@ -218,7 +218,7 @@ def test_a_schema_from_the_future_is_refused_and_left_alone(path: Path) -> None:
     store.save_run(RUN)
     store.set_meta("schema", "99")
     store.close()
-    with pytest.raises(ConfigError, match="has schema 99, this program knows 3: upgrade") as caught:
+    with pytest.raises(ConfigError, match="has schema 99, this program knows 4: upgrade") as caught:
         Store(path)
     assert caught.value.exit_code == 78
     db = sqlite3.connect(path)
