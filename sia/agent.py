@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
+from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from sia.account import Prices
 from sia.bell import Bell, announce
 from sia.brain import Brain
 from sia.calls import Services
+from sia.concerns import words as concern_words
 from sia.concerns.keeper import Keeper
 from sia.concerns.table import Concerns
 from sia.concerns.triage import Facts
@@ -176,6 +178,10 @@ class Agent:
             else:
                 run = queues.raise_urgency(self.store, id, urgency)
         return queues.raised(run)
+
+    def change_concern(self, options: Namespace) -> str:
+        """What was done, in words (see ``sia.concerns.words``). Raises SiaError."""
+        return concern_words.change(self.concerns, options, self.now())
 
     def again(self, wanted: Again) -> str:
         """Work a request anew; its run id. A run whose place it takes is cancelled where it still

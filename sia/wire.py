@@ -3,6 +3,7 @@
 A client sends ``{"input": text}`` and hears ``Kept`` and the events of that run, or
 ``{"attach": true}`` and hears everything; ``{"queue": "drop", "run": id}`` or ``{"queue": "raise",
 "run": id, "urgency": 0.9}`` is answered by one ``Notice``, of level error when it was refused.
+``{"concerns": {...}}`` changes a concern and is answered so too (see ``sia.concerns.words``).
 ``{"again": {...}}`` has a request worked anew (see ``sia.turn.Again``). Events are
 ``{"event": name, ...fields}``.
 """
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
+from sia.concerns import words
 from sia.errors import SiaError, Unavailable
 from sia.events import Admitted, Ended, Event, Kept, Notice
 from sia.sockets import short
@@ -95,6 +97,8 @@ class _Client(socketserver.StreamRequestHandler):
                         self._submit(item["input"], runs)
                     if "queue" in item:
                         self._tell(self._change_queue(item))
+                    if isinstance(item.get("concerns"), dict):
+                        self._tell(self._change_concern(item["concerns"]))
                     if "again" in item:
                         self._again(item["again"], runs)
                 elif everything or getattr(item, "run", None) in runs:
@@ -126,6 +130,12 @@ class _Client(socketserver.StreamRequestHandler):
         except SiaError as error:
             return Notice(str(error), "error")
         return Notice('expected {"queue": "drop" or "raise", "run": id, "urgency": n}', "error")
+
+    def _change_concern(self, given: dict[str, Any]) -> Notice:
+        try:
+            return Notice(self.server.agent.change_concern(words.given(given)))
+        except SiaError as error:
+            return Notice(str(error), "error")
 
     def _again(self, value: object, runs: set[str]) -> None:
         try:

@@ -22,6 +22,7 @@ COMMANDS = {
     "status": "what the agent does now",
     "queue": "what waits, why, and when it runs at the latest; drop, raise or show one request",
     "skills": "what it can do",
+    "concerns": "what matters to it between requests: list, add, edit, drop, discharge, why",
     "suggestions": "what was asked for and no skill covers",
     "context": "the last context, with tokens per section",
     "history": "the iterations on disk",
@@ -82,14 +83,17 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--yes", action="store_true", help="confirm everything in advance")
     run.add_argument("--listen", action="store_true",
                      help="read no input; work for the socket and the clock until ended")
+    run.add_argument("--autonomy", action="store_true",
+                     help="let concerns fire unasked (sia.toml: concerns.autonomy)")
     run.add_argument("text", nargs="*", help="one request")
-    for name in COMMANDS.keys() - {"run", "attach", "queue", "setup", "rollback", "service",
-                                   "correct", "review"}:
+    for name in COMMANDS.keys() - {"run", "attach", "queue", "concerns", "setup", "rollback",
+                                   "service", "correct", "review"}:
         subs[name].add_argument("--json", action="store_true", help="print JSON")
     subs["history"].add_argument("--session", help="only this session")
     subs["history"].add_argument("--limit", type=_positive, default=20, metavar="N",
                                  help="how many, newest last")
     _queue_arguments(subs["queue"], common)
+    _concern_arguments(subs["concerns"], common)
     for name, limit in (("decisions", 20), ("review", 50)):
         subs[name].add_argument("--phase", help="only this phase, such as navigate_category")
         subs[name].add_argument("--limit", type=_positive, default=limit, metavar="N",
@@ -147,6 +151,19 @@ def _queue_arguments(
         if name == "raise":
             action.add_argument("urgency", metavar="URGENCY", nargs="?", type=_urgency, default=1.0,
                                 help="0 to 1, above what it has; default 1, the highest")
+
+
+def _concern_arguments(
+    concerns: argparse.ArgumentParser, common: argparse.ArgumentParser
+) -> None:
+    from sia.concerns.words import arguments
+
+    asked = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    concerns.set_defaults(json=False)
+    for place in (concerns, asked):
+        place.add_argument("--json", action="store_true", default=argparse.SUPPRESS,
+                           help="print JSON")
+    arguments(concerns, [common, asked])
 
 
 def _urgency(text: str) -> float:
@@ -252,6 +269,10 @@ def main(arguments: Sequence[str], make: Make | None = None) -> int:
         from sia.cli import queue
 
         return queue.run(options, home_folder(options))
+    if options.command == "concerns":
+        from sia.cli import concerns
+
+        return concerns.run(options, home_folder(options))
     if options.command == "forget":
         from sia.cli import forget
 

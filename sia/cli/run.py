@@ -39,6 +39,8 @@ def run(options: argparse.Namespace, folder: Path, make: Make | None = None) -> 
     text = " ".join(options.text).strip()
     if options.text and not text:
         raise UsageError('the request is empty; say what to do: sia "how much memory is free"')
+    if text and options.autonomy:
+        raise UsageError("--autonomy is for an agent that stays: give it without a request")
     home = homes.open_home(folder)
     fd = standard_input()
     if text and homes.locked(home):
@@ -68,13 +70,14 @@ def _terminal(stream: object) -> bool:
 
 
 def _options(options: argparse.Namespace) -> Options:
-    return Options(yes=options.yes, model=getattr(options, "model", None))
+    return Options(options.yes, options.autonomy, model=getattr(options, "model", None))
 
 
 def _interactive(home: Home, options: argparse.Namespace, make: Make) -> int:
     from sia.shell import run_shell
 
-    chosen = replace(_options(options), interactive=True)
+    autonomy = options.autonomy or home.config.concerns.autonomy
+    chosen = replace(_options(options), interactive=True, autonomy=autonomy)
     manual = options.llm == "manual"
     return run_shell(home, chosen, manual=manual, prepare=_prepared, make=make)
 
@@ -122,7 +125,10 @@ def _mark_turn(event: Event) -> None:
 
 def _plain(home: Home, options: argparse.Namespace, text: str, fd: int | None, make: Make) -> int:
     output = PlainOutput(sys.stdout, sys.stderr)
-    agent = make(home, _options(options), output)
+    chosen = _options(options)
+    if options.listen and home.config.concerns.autonomy:
+        chosen = replace(chosen, autonomy=True)
+    agent = make(home, chosen, output)
     refused: list[str] = []
 
     def refuse(reason: str) -> None:

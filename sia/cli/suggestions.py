@@ -33,4 +33,5 @@ def work(options: argparse.Namespace, folder: Path, make: Make | None = None) ->
     finally:
         store.close()
     request = {"command": "run", "text": [text], "llm": None, "yes": False, "listen": False}
+    request["autonomy"] = False
     return run(argparse.Namespace(**{**vars(options), **request}), folder, make)

@@ -32,7 +32,6 @@ FIRES, LOOKS = 2, 4  # at most, each time it looks
 AGAIN = timedelta(minutes=1)  # then it looks at the rest
 LINE = 300  # characters of what one fire came to, in the note
 TOLD = "concerns_told"  # in the store: the day, and how much was said unasked on it
-QUIET = "concerns_quiet"  # until when a person wants no word
 PARTIAL = "This is partial work: {concern} was cut off ({run}). What was done is below."
 _OVER = ("done", "failed", "cancelled")
 
@@ -89,10 +88,7 @@ class Keeper:
     def _opens(self) -> datetime:
         """The first moment from now on at which something may be begun unasked."""
         now = self.clock()
-        quiet = self.concerns.store.meta(QUIET)
-        moments = [now, self._again or now]
-        if quiet:
-            moments.append(datetime.fromisoformat(quiet))
+        moments = [now, self._again or now, self.concerns.quiet() or now]
         if self._told(now) >= self.config.messages:
             moments.append(midnight(now))
         return opens(self.config.quiet, max(moments).astimezone(now.tzinfo))

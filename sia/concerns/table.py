@@ -30,6 +30,7 @@ _INSERT = (
     f"INSERT OR REPLACE INTO concerns ({', '.join(_FIELDS)}, due) "
     f"VALUES ({', '.join('?' * (len(_FIELDS) + 1))})"
 )
+QUIET = "concerns_quiet"  # in the store
 
 
 def utc_now() -> datetime:
@@ -164,6 +165,15 @@ class Concerns:
             if cosine(said, words(concern.text)) >= LEAST:
                 with self.store.transaction():
                     self.save(dynamics.bumped(self.get(concern.id), now), "bumped", by=text)
+
+    def quiet(self) -> datetime | None:
+        """Until when a person wants nothing begun unasked, if they said so."""
+        until = self.store.meta(QUIET)
+        return datetime.fromisoformat(until) if until else None
+
+    def keep_quiet(self, until: datetime | None) -> None:
+        self.store.set_meta(QUIET, until.astimezone(UTC).isoformat() if until else "")
+        self._changed()
 
     def history(self, id: str, limit: int = 20) -> list[dict[str, Any]]:
         """What happened to a concern, the latest last."""

@@ -16,6 +16,7 @@ from sia import report
 from sia.dream import status
 from sia.errors import SiaError, UsageError
 from sia.home import Home
+from sia.shell.concerns import ConcernCommands
 from sia.shell.menu import COMMANDS as CORRECTIONS
 from sia.shell.menu import Menu
 from sia.shell.text import Paint, clean, columns, shorten
@@ -30,6 +31,8 @@ COMMANDS = {
     "/status": "what the agent does now",
     "/queue": "what waits, and why; /queue show, raise or drop ID, raise ID URGENCY",
     "/skills": "what it can do; /skills NAME tells more",
+    "/concerns": "what matters to it between requests; /concerns add, edit, drop, discharge, why",
+    "/quiet": "nothing is begun unasked for so many hours; /quiet off",
     "/suggestions": "what was asked for and no skill covers",
     "/why": "the last decisions, with their probabilities",
     **CORRECTIONS,
@@ -71,12 +74,15 @@ class Commands:
             return None
         if name in CORRECTIONS:
             return self.menu.start(name, words)
+        own = ConcernCommands(self.agent, self.paint, self.width)
         shows = {
             "/help": self._help,
             "/status": self._status,
             "/queue": self._queue,
             "/skills": self._skills,
             "/suggestions": self._suggestions,
+            "/concerns": own.concerns,
+            "/quiet": own.quiet,
             "/why": self._why,
             "/dream": self._dream,
             "/context": self._context,
