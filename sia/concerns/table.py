@@ -103,7 +103,7 @@ class Concerns:
 
     def next(self) -> datetime | None:
         """When the next one is a candidate."""
-        ((due,),) = self.store.read("SELECT min(due) FROM concerns", {})
+        ((due,),) = self.store.read("SELECT min(due) FROM concerns WHERE due IS NOT NULL", {})
         return None if due is None else EPOCH + due * MICROSECOND
 
     # changing
@@ -161,10 +161,10 @@ class Concerns:
         said = words(text)
         if not said:
             return
-        for concern in self.all():
-            if cosine(said, words(concern.text)) >= LEAST:
+        for id, about in self.store.read("SELECT id, text FROM concerns WHERE status = 'open'", {}):
+            if cosine(said, words(about)) >= LEAST:
                 with self.store.transaction():
-                    self.save(dynamics.bumped(self.get(concern.id), now), "bumped", by=text)
+                    self.save(dynamics.bumped(self.get(id), now), "bumped", by=text)
 
     def quiet(self) -> datetime | None:
         """Until when a person wants nothing begun unasked, if they said so."""
