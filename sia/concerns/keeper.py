@@ -259,11 +259,10 @@ class Keeper:
 
     def _settle(self, concern: Concern, run: Run | None) -> None:
         now, status = self.clock(), run.status if run else "failed"
-        cut = run is not None and status == "failed" and run.cut
         note = rewritten(concern, run, self._spoken.pop(concern.fire, ""), now)
         concern = replace(concern, skill=_found(run), note=note)
         details = {"run": concern.fire, "outcome": run.outcome if run else "it never began"}
-        if cut:
+        if run is not None and status == "failed" and run.cut:
             self._cut(concern, run, now, details)
         elif status == "failed":
             self.concerns.save(dynamics.failed(concern, now), "error", **details)

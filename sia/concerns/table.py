@@ -17,7 +17,7 @@ from semif.jsonl import append, iter_rows
 from semif.log import timestamp
 from sia.concerns import dynamics
 from sia.concerns.likeness import LEAST, cosine, words
-from sia.concerns.values import EPOCH, MICROSECOND, Concern
+from sia.concerns.values import EPOCH, MICROSECOND, Concern, Status
 from sia.errors import UsageError
 from sia.redact import redact
 from sia.sources import SOURCES
@@ -138,7 +138,7 @@ class Concerns:
                 concern = replace(concern, skill="")
             return self.save(concern, "edited", changed=sorted(changes))
 
-    def end(self, id: str, status: str) -> Concern:
+    def end(self, id: str, status: Status) -> Concern:
         """Drop it, or discharge an obligation. Raises UsageError."""
         with self.store.transaction():
             concern = self._open(id)

@@ -127,7 +127,7 @@ def test_put_off_six_times_in_a_row_it_fires_anyway(agent) -> None:
 def test_two_fires_at_most_each_time(agent) -> None:
     rig = agent("fire")
     for number in range(3):
-        add(rig, instruction=f"echo {number}", value=800_000 + number)
+        add(rig, instruction=f"echo {number}", value=800_000 + 50_000 * number)
     rig.start()
     rig.until(lambda: len(rig.ended) == 2)
     assert rig.said == ["did echo 2", "did echo 1"]
