@@ -86,7 +86,7 @@ def test_a_service_acts_of_its_own_accord(cli, home: Path, by: str) -> None:
         file.write(f'[concerns]\nquiet = ""\nautonomy = {str(by == "config").lower()}\n')
     cli.run(*DISK)
     ready(home)
-    cli.agent(*(["--autonomy"] if by == "flag" else []))
+    cli.agent("--listen", *(["--autonomy"] if by == "flag" else []))
 
     def acted() -> bool:
         store = Store.look(home / ".sia" / "state.db")
