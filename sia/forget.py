@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from semif.jsonl import append, iter_rows, parse, write_whole
 from semif.log import timestamp
-from sia import record
+from sia import history, record
 from sia.context import to_xml
 from sia.entries import Entry, Iteration, Response, Script, Text
 from sia.errors import SiaError, UsageError
@@ -103,6 +103,7 @@ def plan(home: Home, target: Target) -> Plan:
 
 def carry_out(home: Home, wanted: Plan, by: str) -> None:
     """Rewrite, and leave the tombstone. Hold the home: nobody may write meanwhile."""
+    history.drop(home)  # its words stand there too; it is made again from what stays
     for change in wanted.changes:
         if change.data is not None:
             write_whole(change.path, change.data)
@@ -131,7 +132,7 @@ def _files(home: Home) -> Iterator[Path]:
             folders.sort()
             for name in sorted(names):
                 path = Path(root) / name
-                ours = not name.startswith("state.db") and name not in KEPT
+                ours = not name.startswith(("state.db", "history.db")) and name not in KEPT
                 if ours and path.is_file() and not path.is_symlink():
                     yield path
 

@@ -66,6 +66,11 @@ class Home:
         return self.state / "feedback.jsonl"
 
     @property
+    def history(self) -> Path:
+        """An index of the iterations (``sia.history``), made again from them when it is gone."""
+        return self.state / "history.db"
+
+    @property
     def suggestions(self) -> Path:
         return self.state / "suggestions.jsonl"
 

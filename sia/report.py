@@ -1,4 +1,4 @@
-"""What a person may look at: status, queue, skills, context, history and decisions of one home.
+"""What a person may look at: status, queue, skills, context and decisions of one home.
 
 Pure functions from the store, the folders and the files to plain JSON-able dicts, used by the
 command line and by the shell; the ``render_*`` functions turn them into text for a terminal.
@@ -23,8 +23,8 @@ from semif.revision import Registry
 from sia import home as homes
 from sia import prompt, record
 from sia import queue as queues
-from sia.context import ContextError, parse_document, parse_entry
-from sia.entries import Iteration, Script
+from sia.context import parse_document, parse_entry
+from sia.entries import Script
 from sia.home import Home
 from sia.navigate import UNCOVERED
 from sia.reminders import Reminders
@@ -294,13 +294,13 @@ def suggestions(
     ]
 
 
-# context and history, from the iteration files
+# the context, from the iteration files
 
 
-def _iteration_files(home: Home, session: str | None = None) -> Iterator[Path]:
+def _iteration_files(home: Home) -> Iterator[Path]:
     """Newest first. A session's name begins with its time."""
     try:
-        names = [session] if session else sorted(os.listdir(home.contexts), reverse=True)
+        names = sorted(os.listdir(home.contexts), reverse=True)
     except FileNotFoundError:
         return
     for name in names:
@@ -347,69 +347,6 @@ def context(home: Home, count: Callable[[str], int] | None = None) -> dict[str, 
     }
 
 
-def history(home: Home, limit: int = 20, session: str | None = None) -> list[dict[str, Any]]:
-    """The last ``limit`` iterations (of one session, or of all), newest last."""
-    rows: list[dict[str, Any]] = []
-    for path in _iteration_files(home, session):
-        if len(rows) == limit:
-            break
-        rows.append(_history_row(path))
-    return rows[::-1]
-
-
-def _history_row(path: Path) -> dict[str, Any]:
-    row: dict[str, Any] = {"session": path.parent.name, "n": int(path.stem), "problem": ""}
-    try:
-        iteration = record.read(path)
-    except ContextError as error:
-        return {**row, "problem": str(error)}
-    return {
-        **row,
-        "time": iteration.figures.time.isoformat(timespec="seconds"),
-        "run": iteration.run,
-        "request": _request(iteration),
-        "skill": _skill(iteration),
-        "decisions": [
-            {
-                "phase": decision.phase,
-                "selected": decision.selected,
-                "p": next((p for id, _, p in decision.options if id == decision.selected), 0.0),
-            }
-            for decision in iteration.decisions
-        ],
-        "response": _first_line(iteration),
-    }
-
-
-def _request(iteration: Iteration) -> str:
-    if iteration.process:
-        return iteration.process.text
-    return _about(iteration.decisions[0].state) if iteration.decisions else ""
-
-
-def _skill(iteration: Iteration) -> str:
-    """The skill as it was when the turn ended: navigation is itself a turn."""
-    chosen = {decision.phase: decision.selected for decision in iteration.decisions}
-    if "navigate_category" not in chosen:
-        return iteration.process.skill if iteration.process else ""
-    skill = chosen.get("navigate_skill", "")
-    if not skill or skill.startswith("create_"):
-        return "-"
-    return f"{chosen['navigate_category']}/{skill}"
-
-
-def _first_line(iteration: Iteration) -> str:
-    if iteration.response is None:
-        return ""
-    text = iteration.response.text
-    try:
-        element = parse_document(text.encode("utf-8", "replace"))
-    except ContextError:
-        return text.strip().split("\n")[0]
-    words = (element.text or "").strip().split("\n")[0]
-    return words if element.tag == "write_stdout" else f"<{element.tag}> {words}".strip()
-
-
 # decisions
 
 
@@ -449,7 +386,7 @@ def _decision(row: dict[str, Any], thresholds: dict[str, float]) -> dict[str, An
         "time": row.get("time", ""),
         "run": row.get("run", ""),
         "phase": phase,
-        "about": _about(state),
+        "about": about(state),
         "question": row.get("question", ""),
         "options": [
             {"id": id, "p": p} for id, p in sorted(probs.items(), key=lambda item: -item[1])
@@ -461,7 +398,7 @@ def _decision(row: dict[str, Any], thresholds: dict[str, float]) -> dict[str, An
     }
 
 
-def _about(state: Any) -> str:
+def about(state: Any) -> str:
     """The words that a decision was made from."""
     if isinstance(state, str) and state.startswith("{"):
         try:

@@ -25,7 +25,7 @@ COMMANDS = {
     "concerns": "what matters to it between requests: list, add, edit, drop, discharge, why",
     "suggestions": "what was asked for and no skill covers",
     "context": "the last context, with tokens per section",
-    "history": "the iterations on disk",
+    "history": "the iterations on disk: list, filter, search, show one",
     "replay": "run saved iterations again: do their prompts and decisions still stand?",
     "diff": "two iterations side by side",
     "forget": "rewrite what was kept without a text, a row, a run, an iteration or a session",
@@ -89,9 +89,7 @@ def parser() -> argparse.ArgumentParser:
     for name in COMMANDS.keys() - {"run", "attach", "queue", "concerns", "setup", "rollback",
                                    "service", "correct", "review"}:
         subs[name].add_argument("--json", action="store_true", help="print JSON")
-    subs["history"].add_argument("--session", help="only this session")
-    subs["history"].add_argument("--limit", type=_positive, default=20, metavar="N",
-                                 help="how many, newest last")
+    _add_history(subs["history"])
     _queue_arguments(subs["queue"], common)
     _concern_arguments(subs["concerns"], common)
     for name, limit in (("decisions", 20), ("review", 50)):
@@ -174,6 +172,22 @@ def _urgency(text: str) -> float:
 
 
 _urgency.__name__ = "number from 0 to 1"
+
+
+def _add_history(history: argparse.ArgumentParser) -> None:
+    history.add_argument("action", nargs="?", choices=("show",), help="show: print one whole")
+    history.add_argument("iteration", nargs="?", metavar="SESSION/N")
+    history.add_argument("--session", help="only this session")
+    history.add_argument("--skill", metavar="ID", help="only this skill, or this category's")
+    history.add_argument("--outcome", choices=("done", "failed", "cancelled"),
+                         help="only of requests that ended so")
+    history.add_argument("--text", metavar="WORDS", help="only where all these words stand")
+    history.add_argument("--since", metavar="DATE", help="2026-12-01, or 2026-12-01T14:30")
+    history.add_argument("--until", metavar="DATE", help="a day counts whole")
+    history.add_argument("--edited", action="store_true",
+                         help="only where a person changed the response")
+    history.add_argument("--limit", type=_positive, default=20, metavar="N",
+                         help="how many, newest last (default 20)")
 
 
 def _add_replay(replay: argparse.ArgumentParser, diff: argparse.ArgumentParser) -> None:

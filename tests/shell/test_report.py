@@ -14,7 +14,7 @@ import pytest
 from semif.log import DecisionLog
 from semif.testing import ScriptedDecider
 from semif.types import Decision, Option
-from sia import record, report
+from sia import history, record, report
 from sia.context import to_xml
 from sia.entries import (
     DecisionView,
@@ -270,7 +270,7 @@ def test_history_across_sessions(opened: Home) -> None:
     keep(opened, iteration(new, 1, run="r5", process=process, decisions=ROUTED, response=say))
     torn = opened.contexts / new / "000002.xml"
     torn.write_bytes(b"<iteration")
-    data = report.history(opened, 3)
+    data = history.find(opened, history.Wanted(limit=3))
     assert json.loads(json.dumps(data)) == data
     assert [(row["session"], row["n"]) for row in data] == [(old, 3), (new, 1), (new, 2)]
     assert data[1] == {
@@ -281,6 +281,8 @@ def test_history_across_sessions(opened: Home) -> None:
         "run": "r5",
         "request": "find the tax file",
         "skill": "files/find",
+        "edited": False,
+        "outcome": "",
         "decisions": [
             {"phase": "navigate_category", "selected": "files", "p": 0.9},
             {"phase": "navigate_skill", "selected": "find", "p": 0.7},
@@ -288,11 +290,11 @@ def test_history_across_sessions(opened: Home) -> None:
         "response": "Found it.",
     }
     assert str(torn) in data[2]["problem"]
-    assert len(report.history(opened, 20, old)) == 3
+    assert len(history.find(opened, history.Wanted(session=old))) == 3
     state = '{"current_process": "none", "input": "thanks"}'
     ignored = DecisionView("d3", "contains_request", "i5", "no", "q", state, (("no", "", 1.0),))
     keep(opened, iteration(new, 3, decisions=(ignored,)))
-    assert report.history(opened, 1)[0]["request"] == "thanks"
+    assert history.find(opened, history.Wanted(limit=1))[0]["request"] == "thanks"
     shown = views.render_history(data)
     assert "files/find · find the tax file" in shown
     assert str(torn) in shown
@@ -399,7 +401,7 @@ def test_nothing_is_wider_than_the_terminal(opened: Home, store: Store, width: i
     shown = [
         views.render_status(report.status(opened, store), width),
         views.render_queue(report.queue(store, 0.1, NOW), width),
-        views.render_history(report.history(opened), width),
+        views.render_history(history.find(opened, history.Wanted()), width),
         views.render_context(report.context(opened), width, whole=False),
     ]
     home = len(str(opened.folder))
