@@ -195,6 +195,9 @@ def _add_replay(replay: argparse.ArgumentParser, diff: argparse.ArgumentParser) 
                         help="an iteration's file, SESSION/N, or a folder of them")
     replay.add_argument("--revision", metavar="ID", default="",
                         help="decide with this one, or `current`, not the one in the file")
+    replay.add_argument("--edit", action="store_true",
+                        help="change a copy in $VISUAL or $EDITOR first, then show what the "
+                        "decisions and the generator make of it; nothing is done")
     diff.add_argument("a", metavar="A", help="an iteration's file, or SESSION/N")
     diff.add_argument("b", metavar="B")
 

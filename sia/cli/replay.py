@@ -26,7 +26,15 @@ WIDTH = 100
 def run(options: argparse.Namespace, folder: Path) -> int:
     """1 where a decision differs, or a file could not be run again."""
     home = homes.open_home(folder)
-    paths = [path for name in options.files for path in found(home, name)]
+    if options.edit:
+        from sia.cli import edit
+
+        return edit.run(home, options)
+    return show(home, options, [path for name in options.files for path in found(home, name)])
+
+
+def show(home: Home, options: argparse.Namespace, paths: Sequence[Path]) -> int:
+    """Run files again and print what came of each."""
     revision = options.revision
     if revision == "current":
         from semif.revision import Registry
