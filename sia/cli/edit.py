@@ -1,4 +1,4 @@
-"""``sia replay --edit``: a copy of an iteration in the person's editor, and the turn it would be."""
+"""``sia replay --edit``: a copy of an iteration in an editor, and the turn it would be."""
 
 from __future__ import annotations
 
