@@ -45,7 +45,7 @@ def policy(decision: Decision) -> str | dict[str, float]:
 
     thanks: no request. now: interrupts. hot, cold: urgency. re: answers the question.
     """
-    text = decision.state["input"] if isinstance(decision.state, dict) else ""
+    text = decision.state.get("input", "") if isinstance(decision.state, dict) else ""
     words = text.casefold().replace(",", " ").split() or [""]
     ids = [option.id for option in decision.options]
     match decision.phase:
@@ -65,6 +65,8 @@ def policy(decision: Decision) -> str | dict[str, float]:
             return found[0] if found else "create_skill"
         case "cover":
             return "yes"
+        case "triage":
+            return "fire"
     return ids[0]
 
 
