@@ -271,4 +271,4 @@ def test_the_command_says_that_there_is_nothing(home: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("0 labelled decisions, 0 of them held out")
+    assert done.stdout.startswith("no decision has a label yet")
