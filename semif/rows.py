@@ -214,7 +214,7 @@ def main_text(state: object) -> str:
     """What a row is about, which rows made from one text have in common."""
     if not isinstance(state, Mapping):
         return str(state)
-    return str(next((state[key] for key in _MAIN if key in state), dict(state)))
+    return str(next((state[key] for key in MAIN if key in state), dict(state)))
 
 
 def normal_text(state: object) -> str:
@@ -222,7 +222,7 @@ def normal_text(state: object) -> str:
     return " ".join(main_text(state).casefold().split())
 
 
-_MAIN = ("concern", "input", "request")
+MAIN = ("concern", "input", "request")  # keys of a state under which what it is about stands
 
 
 class _Builder:

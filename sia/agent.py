@@ -305,7 +305,8 @@ class Agent:
         if old and self.store.meta("ended") != "1":
             if old.n:
                 path = record.path_of(self.home.contexts, old.name, old.n)
-                old.filed = frozenset(record.read(path).entries)
+                if path.exists():  # or it was forgotten
+                    old.filed = frozenset(record.read(path).entries)
                 # Or a generator that asked for the restart asks for it again.
                 old.add(lambda id: Note(id, Text("SIA was restarted; its code and skills are new")))
             return old

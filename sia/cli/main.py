@@ -28,7 +28,7 @@ COMMANDS = {
     "history": "the iterations on disk: list, filter, search, show one",
     "replay": "run saved iterations again: do their prompts and decisions still stand?",
     "diff": "two iterations side by side",
-    "forget": "rewrite what was kept without a text, a row, a run, an iteration or a session",
+    "forget": "rewrite what was kept without a text, a row, a run, an entry or a session",
     "config": "every setting, and where it came from",
     "decisions": "the logged decisions, with the ids of their rows and their labels",
     "correct": "say which option of a logged decision is right, or with --not, wrong",
@@ -109,7 +109,7 @@ def parser() -> argparse.ArgumentParser:
     subs["route"].add_argument("--skills", type=Path, metavar="DIR", help="over this tree alone")
     forget = subs["forget"]
     forget.add_argument("what", nargs="+", metavar="ID|TEXT",
-                        help="an id that is there (row, run, SESSION/N, session), else a text")
+                        help="an id (row, run, entry, SESSION/N, session), else a text")
     forget.add_argument("--dry-run", action="store_true", help="only show what would change")
     forget.add_argument("--yes", action="store_true", help="do not ask")
     _add_replay(subs["replay"], subs["diff"])

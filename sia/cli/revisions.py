@@ -14,10 +14,12 @@ from semif.errors import SemifError
 from semif.revision import Registry, Revision, load, shipped
 from sia import home as homes
 from sia.errors import DONE, SOME_FAILED, UsageError
+from sia.forget import stones
 
 
 def run(options: argparse.Namespace, folder: Path) -> int:
-    registry = Registry(homes.open_home(folder).revisions)
+    home = homes.open_home(folder)
+    registry = Registry(home.revisions)
     ids = options.ids
     wanted = {"list": (0, 0), "show": (0, 1), "diff": (1, 2), "use": (1, 1), "prune": (0, 0)}
     least, most = wanted[options.action]
@@ -26,10 +28,12 @@ def run(options: argparse.Namespace, folder: Path) -> int:
         raise UsageError(f"sia revisions {options.action} takes {count} ids")
     match options.action:
         case "list":
-            return _list(registry, options.json)
+            return _list(registry, stones.revisions(home.state), options.json)
         case "show":
             one = registry.get(ids[0]) if ids else registry.current()
             print(json.dumps(_whole(one), indent=1))
+            if one.id in stones.revisions(home.state):
+                print(f"sia: {one.id} was tuned on rows that were forgotten since", file=sys.stderr)
         case "diff":
             old = registry.get(ids[0])
             new = registry.get(ids[1]) if len(ids) == 2 else registry.current()
@@ -56,7 +60,7 @@ def rollback(options: argparse.Namespace, folder: Path) -> int:
     return DONE
 
 
-def _list(registry: Registry, as_json: bool) -> int:
+def _list(registry: Registry, saw: frozenset[str], as_json: bool) -> int:
     pinned, pending = registry.current().id, registry.pending()
     found, failed = [load(shipped())], False
     for id_ in registry.ids():
@@ -73,6 +77,7 @@ def _list(registry: Registry, as_json: bool) -> int:
             "pending": one.id == pending,
             "shipped": one.folder == shipped(),
             "proven": sorted(one.proven),
+            "saw_forgotten": one.id in saw,
             "accuracy": one.contents.metrics.get("accuracy"),
         }
         for one in found
@@ -82,6 +87,7 @@ def _list(registry: Registry, as_json: bool) -> int:
     for row in rows if not as_json else ():
         notes = ["shipped"] if row["shipped"] else [f"from {row['parent']}"]
         notes += ["on trial"] if row["pending"] else []
+        notes += ["tuned on what was forgotten"] if row["saw_forgotten"] else []
         print(f"{'*' if row['pinned'] else ' '} {row['id']}  {', '.join(notes)}")
     return SOME_FAILED if failed else DONE
 

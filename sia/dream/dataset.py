@@ -18,6 +18,7 @@ from semif.export import LabelledRow, Report, join, read_labels
 from semif.jsonl import iter_rows
 from semif.measuring.paired import Said
 from semif.rows import build, focus, normal_text, shipped_data, split
+from sia.forget import stones
 
 HELD_OUT = 4  # one text in so many: 40 rows must be held out before anything can be proven
 NEAR = 0.6  # texts that share so much are twins, and stay together
@@ -51,11 +52,13 @@ class Logged:
 
 @dataclass(frozen=True)
 class Dataset:
-    """`dropped`: rows that say what another says."""
+    """`dropped`: rows that say what another says. `forgotten`: those with a tombstone in one of
+    the homes, which another still has."""
 
     taught: tuple[Logged, ...]
     held: tuple[Logged, ...]
     dropped: int
+    forgotten: int = 0
 
     @property
     def rows(self) -> tuple[Logged, ...]:
@@ -80,14 +83,20 @@ class Dataset:
 def collect(homes: Sequence[Path], report: Report) -> Dataset:
     """The labelled rows of homes, merged by row id; what cannot be read goes to `report`."""
     found: dict[str, Logged] = {}
+    gone = frozenset().union(*(stones.rows(home / ".sia") for home in homes))
+    forgotten: set[str] = set()
     for home in homes:
         for row in _logged(home, report):
-            found.setdefault(row.row.decision.id, row)
+            if row.row.decision.id in gone:
+                forgotten.add(row.row.decision.id)
+            else:
+                found.setdefault(row.row.decision.id, row)
     kept, dropped = _distinct(_with_twins(sorted(found.values(), key=lambda row: row.time)))
     return Dataset(
         taught=tuple(row for row in kept if not row.held_out),
         held=tuple(row for row in kept if row.held_out),
         dropped=dropped,
+        forgotten=len(forgotten),
     )
 
 

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from sia import forget, history, record
+from sia import history, record
 from sia.context import to_xml
 from sia.entries import Figures, InputEntry, Iteration, ProcessView, Response, Text
 from sia.errors import SiaError
+from sia.forget.plan import carry_out, plan
+from sia.forget.target import target
 from sia.history import Wanted
 from sia.home import Home, open_home
 from sia.store import Run, Store
@@ -136,9 +138,9 @@ def test_a_database_that_cannot_be_read_is_named(opened: Home) -> None:
 def test_what_is_forgotten_is_in_no_index(opened: Home) -> None:
     assert runs(opened, text="cake") == ["r2"]
     assert b"cake" in opened.history.read_bytes()
-    wanted = forget.plan(opened, forget.target(opened, "cake"))
+    wanted = plan(opened, target(opened, "cake"))
     assert all(opened.history != change.path for change in wanted.changes)
-    forget.carry_out(opened, wanted, "test")
+    carry_out(opened, wanted, "test")
     assert not opened.history.exists()
     assert runs(opened, text="cake") == [] and len(runs(opened)) == 3
 

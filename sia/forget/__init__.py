@@ -1,0 +1,1 @@
+"""Forgetting: the one thing that rewrites what was kept."""
