@@ -72,20 +72,23 @@ class Said:
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and the bounds that 90 % of its resamples lie between."""
+    """A mean and the bounds that its resamples lie between, 90 % of them unless said otherwise."""
 
     mean: float
     low: float
     high: float
 
 
-def cost(rows: Sequence[Said], seed: int = 0) -> dict[str, Any]:
-    """Weighted loss and Brier score with their intervals, ECE and accuracy, over all rows."""
+def cost(rows: Sequence[Said], seed: int = 0, level: float = 0.9) -> dict[str, Any]:
+    """Weighted loss and Brier score with their intervals, ECE and accuracy, over all rows.
+
+    ``level``: the share of resamples that lies within an interval.
+    """
     weights = np.array([row.weight for row in rows])
     texts = [row.text for row in rows]
 
     def mean(values: Sequence[float]) -> Interval:
-        return bootstrap(np.array(values), weights, texts, seed)
+        return bootstrap(np.array(values), weights, texts, seed, level)
 
     return {
         "rows": len(rows),
@@ -100,14 +103,40 @@ def ece(rows: Sequence[Said]) -> float:
     return float(measures.ece([row.top for row in rows], [row.right for row in rows]))
 
 
+def ece_interval(rows: Sequence[Said], seed: int = 0, level: float = 0.9) -> Interval:
+    """Expected calibration error, texts drawn with all their rows. Of few rows it is too high, and
+    more so in resamples: the bounds may lie above it."""
+    known: dict[str, int] = {}
+    index = [known.setdefault(row.text, len(known)) for row in rows]
+    gaps, counts = np.zeros((len(known), measures.BINS)), np.zeros(len(known))
+    for of, row in zip(index, rows, strict=True):
+        gaps[of, min(int(row.top * measures.BINS), measures.BINS - 1)] += row.right - row.top
+        counts[of] += 1
+    rng = np.random.default_rng(seed)
+    draws = np.empty(RESAMPLES)
+    for start in range(0, RESAMPLES, 500):
+        size = min(500, RESAMPLES - start)
+        drawn = rng.multinomial(len(known), np.full(len(known), 1 / len(known)), size)
+        draws[start : start + size] = np.abs(drawn @ gaps).sum(1) / (drawn @ counts)
+    low, high = np.percentile(draws, _tails(level))
+    return Interval(ece(rows), float(low), float(high))
+
+
 def bootstrap(
-    values: np.ndarray, weights: np.ndarray, texts: Sequence[str], seed: int = 0
+    values: np.ndarray,
+    weights: np.ndarray,
+    texts: Sequence[str],
+    seed: int = 0,
+    level: float = 0.9,
 ) -> Interval:
-    """The weighted mean, its 5th and 95th percentile; texts are drawn, with all their rows.
+    """The weighted mean and the percentiles that leave half of the rest on each side, by default
+    the 5th and the 95th; texts are drawn, with all their rows.
 
     Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13 (percentile).
     """
-    return _interval(_draws(values, weights, texts, seed), values, weights)
+    draws = _draws(values, weights, texts, seed)
+    low, high = np.percentile(draws, _tails(level))
+    return Interval(float(np.average(values, weights=weights)), float(low), float(high))
 
 
 def change(old: Sequence[Said], new: Sequence[Said], seed: int = 0) -> Interval:
@@ -167,6 +196,5 @@ def _draws(values: np.ndarray, weights: np.ndarray, texts: Sequence[str], seed: 
     return draws
 
 
-def _interval(draws: np.ndarray, values: np.ndarray, weights: np.ndarray) -> Interval:
-    low, high = np.percentile(draws, [5, 95])
-    return Interval(float(np.average(values, weights=weights)), float(low), float(high))
+def _tails(level: float) -> list[float]:
+    return [50 * (1 - level), 50 * (1 + level)]

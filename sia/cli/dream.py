@@ -183,7 +183,10 @@ def told(found: Report) -> list[str]:
             f"{found.rows} labelled decisions ({sources}), {found.held_out} of them held out, "
             f"{len(found.corrections)} corrected by a person",
             *_phases(found),
+            "  in brackets: 95 % bounds",
         ]
+        if found.forgotten:
+            lines.append(f"{found.forgotten} rows were forgotten, and are left out")
     dearest = found.worst[:WORST_SHOWN]
     if dearest:
         lines += ["", "the dearest:"]
@@ -205,6 +208,12 @@ def told(found: Report) -> list[str]:
         verdict = f"rejected ({', '.join(failed)})" if failed else "proven"
         kind = "  generator" if dream["kind"] == "turns" else ""
         lines.append(f"{dream['dream']}  {dream['candidate']}{kind}  {verdict}")
+        fixed = dream.get("corrections")
+        if fixed and fixed["rows"]:
+            lines.append(
+                f"  of {fixed['rows']} corrections {fixed['right before']} were right before, "
+                f"{fixed['right now']} with it"
+            )
     return lines
 
 
@@ -213,16 +222,16 @@ def _option(name: str, p: float | None) -> str:
 
 
 def _phases(found: Report) -> list[str]:
-    """A table: accuracy, loss with its bounds, Brier score, ECE."""
+    """A table: accuracy; loss, Brier score and ECE with their 95 % bounds."""
     whole = {**found.phases, "all": found.whole} if len(found.phases) > 1 else found.phases
-    rows = [("phase", "rows", "right", "loss", "90 % bounds", "Brier", "ECE")]
+    rows = [("phase", "rows", "right", "loss", "Brier", "ECE")]
     for phase, cost in whole.items():
-        nll = cost["nll"]
-        rows.append((
-            phase, str(cost["rows"]), f"{100 * cost['accuracy']['mean']:.0f} %",
-            f"{nll['mean']:.3f}", f"{nll['low']:.2f} to {nll['high']:.2f}",
-            f"{cost['brier']['mean']:.3f}", f"{cost['ece']:.3f}",
-        ))  # fmt: skip
+        figures = (
+            f"{cost[name]['mean']:.3f} ({cost[name]['low']:.2f} to {cost[name]['high']:.2f})"
+            for name in ("nll", "brier", "ece")
+        )
+        right = f"{100 * cost['accuracy']['mean']:.0f} %"
+        rows.append((phase, str(cost["rows"]), right, *figures))
     return [f"  {''.join(line).rstrip()}" for line in columns(rows)]
 
 

@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from semif.measuring.measures import BINS, Bin
-from sia.dream.report import Confusion, Day, Night
+from sia.dream.report import OTHERS, Confusion, Day, Night
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +67,7 @@ def reliability(bins: Sequence[Bin | None]) -> str:
 
 
 def days(found: Sequence[Day]) -> str:
-    """The mean loss of each day with its 90 % bounds."""
+    """The mean loss of each day with its 95 % bounds."""
 
     def draw(axes: Axes) -> None:
         x = range(len(found))
@@ -94,7 +94,9 @@ def confusion(found: Confusion) -> str:
             for j, count in enumerate(line):
                 if not count:
                     continue
-                colour = _FIRST if i == j else _SECOND
+                # Among the rare ones right and wrong are not told apart.
+                same = _INK if found.names[i] == OTHERS else _FIRST
+                colour = same if i == j else _SECOND
                 alpha = 0.15 + 0.4 * count / most
                 axes.add_patch(_square(j, i, colour, alpha))
                 axes.text(j, i, str(count), ha="center", va="center", fontsize=8)

@@ -12,14 +12,16 @@ from typing import Any
 from semif.errors import DecisionError
 from semif.jsonl import numbered_rows
 from semif.measuring.measures import Bin, reliability
-from semif.measuring.paired import Said, cost
+from semif.measuring.paired import Said, cost, ece_interval
 from semif.rows import main_text
 from semif.types import converted
 from sia.dream.dataset import Dataset, Logged
 from sia.errors import UsageError
 
 WORST = 12
-LARGEST = 12  # options of a phase whose confusion is still readable
+LARGEST = 10  # options of a phase whose confusion is still readable; the rarer ones are one
+OTHERS = "others"
+LEVEL = 0.95  # of resamples within the bounds of a figure
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Day:
+    """The mean loss of a day, UTC, with its bounds."""
+
     day: str
     rows: int
     nll: float
@@ -85,6 +89,7 @@ class Report:
     corrections: tuple[Row, ...]
     dreams: tuple[Mapping[str, Any], ...]
     nights: tuple[Night, ...] = ()
+    forgotten: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The figures, without the plots' data."""
@@ -98,6 +103,8 @@ class Report:
             "phases": dict(self.phases),
             "days": [vars(day) for day in self.days],
             "worst": [vars(row) for row in self.worst],
+            "corrected": [vars(row) for row in self.corrections],
+            "forgotten": self.forgotten,
             "dreams": [
                 {
                     "dream": dream["dream"],
@@ -106,6 +113,8 @@ class Report:
                     "parent": dream["parent"],
                     "passed": dream["passed"],
                     "failed": [line["name"] for line in dream["lines"] if not line["passed"]],
+                    "lines": dream["lines"],
+                    "corrections": dream.get("corrections"),
                 }
                 for dream in self.dreams
             ],
@@ -126,8 +135,8 @@ def report(dataset: Dataset, dreams: Path, nights: Sequence[Night] = ()) -> Repo
         held_out=len(dataset.held),
         dropped=dataset.dropped,
         sources=dict(sorted(Counter(row.source for row in rows).items())),
-        whole=cost(said) if said else None,
-        phases={phase: cost([row for row in said if row.phase == phase]) for phase in phases},
+        whole=_cost(said) if said else None,
+        phases={phase: _cost([row for row in said if row.phase == phase]) for phase in phases},
         reliability=tuple(reliability([row.top for row in said], [row.right for row in said])),
         days=tuple(_days(dataset.rows, said)),
         confusions=tuple(found for phase in phases if (found := _confusion(phase, dataset, said))),
@@ -135,7 +144,12 @@ def report(dataset: Dataset, dreams: Path, nights: Sequence[Night] = ()) -> Repo
         corrections=tuple(corrections),
         dreams=tuple(_dreams(dreams)),
         nights=tuple(nights),
+        forgotten=dataset.forgotten,
     )
+
+
+def _cost(said: Sequence[Said]) -> dict[str, Any]:
+    return {**cost(said, level=LEVEL), "ece": vars(ece_interval(said, level=LEVEL))}
 
 
 def _row(logged: Logged, said: Said) -> Row:
@@ -159,22 +173,27 @@ def _days(rows: Sequence[Logged], said: Sequence[Said]) -> list[Day]:
         by_day[row.time[:10]].append(one)
     found = []
     for day in sorted(by_day):
-        nll = cost(by_day[day])["nll"]
+        nll = cost(by_day[day], level=LEVEL)["nll"]
         found.append(Day(day, len(by_day[day]), nll["mean"], nll["low"], nll["high"]))
     return found
 
 
 def _confusion(phase: str, dataset: Dataset, said: Sequence[Said]) -> Confusion | None:
-    """None where nothing is known for certain, or where there are too many names to show."""
+    """None where nothing is known for certain."""
     pairs = Counter(
         (row.row.outcome, one.selected)
         for row, one in zip(dataset.rows, said, strict=True)
         if one.phase == phase and row.row.outcome is not None
     )
-    names = sorted({name for pair in pairs for name in pair if name})
-    if len(names) < 2 or len(names) > LARGEST:
+    often = Counter(name for pair in pairs.elements() for name in pair)
+    if len(often) < 2:
         return None
-    counts = tuple(tuple(pairs[a, b] for b in names) for a in names)
+    kept = {name for name, _ in often.most_common(LARGEST - 1 if len(often) > LARGEST else LARGEST)}
+    names = [*sorted(kept), *([OTHERS] if len(kept) < len(often) else [])]
+    shown = Counter[tuple[str, str]]()
+    for (a, b), count in pairs.items():
+        shown[a if a in kept else OTHERS, b if b in kept else OTHERS] += count
+    counts = tuple(tuple(shown[a, b] for b in names) for a in names)
     return Confusion(phase, tuple(names), counts)
 
 

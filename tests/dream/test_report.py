@@ -16,6 +16,7 @@ from sia.dream.dataset import collect
 from sia.dream.page import page
 from sia.dream.report import Night, read_nights, report
 from sia.errors import UsageError
+from sia.forget import stones
 
 pytest.importorskip("matplotlib")
 
@@ -70,6 +71,9 @@ def test_figures_are_those_of_the_rows(home: homes.Home) -> None:
     found = report(collect([home.folder], print), home.dreams)
     assert found.rows == 8 and found.sources == {"human": 4, "verified": 4}
     assert found.whole is not None
+    ece = found.whole["ece"]
+    assert ece["mean"] == pytest.approx(0.05) and 0 <= ece["low"] <= ece["high"] <= 0.8
+    assert found.whole["brier"]["low"] < found.whole["brier"]["mean"] < found.whole["brier"]["high"]
     assert found.whole["accuracy"]["mean"] == pytest.approx((4 * 3 - 3 + 4 * 1 - 1) / 16)
     assert [day.day for day in found.days] == ["2026-11-28", "2026-11-29"]
     (first, second) = found.confusions
@@ -97,6 +101,36 @@ def test_the_page_holds_all_of_it_and_asks_for_nothing(home: homes.Home) -> None
     assert not [link for link in links if not link.startswith("#")]
 
 
+def test_rare_options_are_shown_as_one(home: homes.Home) -> None:
+    names = [f"o{n:02}" for n in range(14)]
+    for n, name in enumerate(names):
+        row = {
+            "id": f"n{n}", "phase": "navigate_skill",
+            "state": {"input": f"{TEXTS[n % 8]} {name * 9}"},
+            "question": "Which?", "options": [{"id": id, "description": id} for id in names],
+            "predicted_probs": {id: 0.35 if id == "o00" else 0.05 for id in names},
+            "run": f"q{n}", "time": "2026-11-29T10:00:00.000Z",
+        }  # fmt: skip
+        with home.decisions.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        append_labels(home.labels, [Label.new(f"n{n}", f"q{n}", "is", name, "human", by="test")])
+    found = report(collect([home.folder], print), home.dreams)
+    (many,) = [one for one in found.confusions if one.phase == "navigate_skill"]
+    assert len(many.names) == 10 and many.names[0] == "o00" and many.names[-1] == "others"
+    assert sum(map(sum, many.counts)) == 14 and many.counts[-1][0] == 5
+
+
+def test_rows_that_another_home_forgot_are_left_out_and_counted(
+    home: homes.Home, tmp_path: Path
+) -> None:
+    other = homes.open_home(tmp_path / "other")
+    stone = stones.Stone("2026-12-01T00:00:00.000Z", "x", "row", "d0", "", 1, 0, ("d0", "d1"), ())
+    stones.put(other.state, stone)
+    found = report(collect([home.folder, other.folder], print), home.dreams)
+    assert (found.rows, found.forgotten) == (6, 2)
+    assert collect([home.folder], print).forgotten == 0
+
+
 def test_an_empty_period_says_so(tmp_path: Path) -> None:
     home = homes.open_home(tmp_path)
     text = page(report(collect([home.folder], print), home.dreams), NOW)
@@ -116,7 +150,9 @@ def test_the_command_prints_a_table_and_writes_the_page(home: homes.Home, tmp_pa
     done = sia(home, "--report", "--html", str(tmp_path / "page.html"))
     assert done.returncode == 0, done.stderr
     assert "8 labelled decisions (4 human, 4 verified)" in done.stdout
-    assert "contains_request  6" in done.stdout and "ab12cd34ef56  proven" in done.stdout
+    assert "contains_request  6" in done.stdout
+    assert "of 2 corrections 0 were right before, 1 with it" in done.stdout
+    assert "ab12cd34ef56  proven" in done.stdout
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
     whole = json.loads(sia(home, "--json").stdout)
     assert whole["phases"]["urgency"]["rows"] == 2 and whole["dreams"][0]["failed"] == []
