@@ -266,6 +266,7 @@ class Agent:
 
     def close(self) -> None:
         """After ``run`` and the last ``submit``."""
+        self.nights.rested()
         self.store.close()
 
     def _work(self, pool: WorkerPool) -> int:

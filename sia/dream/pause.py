@@ -34,8 +34,8 @@ class Busy:
             if self._fd is None:
                 self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                # The dream's look takes it for an instant.
-                fcntl.flock(fd, fcntl.LOCK_EX)
+                # Shared: only the dream's look, which takes it for an instant, wants it alone.
+                fcntl.flock(fd, fcntl.LOCK_SH)
                 self._fd = fd
 
     def release(self) -> None:
@@ -48,11 +48,11 @@ class Busy:
 def busy(path: Path) -> bool:
     """Whether the agent works for somebody now."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:

@@ -140,6 +140,16 @@ def test_training_stands_still_while_the_agent_works_and_goes_on_after(
         way.wait()  # returns
 
 
+def test_one_that_holds_does_not_wait_for_another(tmp_path: Path) -> None:
+    one, other = Busy(tmp_path / "busy"), Busy(tmp_path / "busy")
+    one.hold()
+    other.hold()
+    one.release()
+    assert busy(tmp_path / "busy")
+    other.release()
+    assert not busy(tmp_path / "busy")
+
+
 def test_a_killed_agent_leaves_nothing_paused(tmp_path: Path) -> None:
     hold = f"""
 import pathlib, time

@@ -104,7 +104,8 @@ def main(folder: Path, kind: str) -> None:
             rig = Rig(folder).start()
             rig.say("ask me")
             rig.wait(Asked)
-            rig.until(lambda: rig.agent.loop.idle())
+            # And sleeps: what was said is then known to have been heard.
+            rig.until(lambda: rig.agent.loop.idle() and not rig.agent.store.messages())
         case "effect":  # its effect kills us
             Rig(folder).start().say("mail it")
         case "script":

@@ -420,7 +420,9 @@ def test_a_home_of_before_there_were_budgets_is_brought_up_to_date(make, skill, 
     rig.say("do it")
     rig.agent.close()
     with sqlite3.connect(home / ".sia/state.db") as db:
-        db.execute("ALTER TABLE runs DROP COLUMN spent")
+        for name in ("spent", "cut"):
+            db.execute(f"ALTER TABLE runs DROP COLUMN {name}")
+        db.execute("DROP TABLE concerns")
         for name in ("repeat", "timer", "rang"):
             db.execute(f"ALTER TABLE reminders DROP COLUMN {name}")
         db.execute("UPDATE meta SET value = '1' WHERE key = 'schema'")
