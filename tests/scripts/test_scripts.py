@@ -82,7 +82,7 @@ def test_end_reaches_what_left_the_group_and_ignores_term(place) -> None:
     scripts = place.scripts(grace=0.3)
     scripts.start("e1", "background", STUBBORN)
     wait_for(lambda: scripts.state("e1").stdout.text)
-    assert len(marked(place)) >= 3
+    wait_for(lambda: len(marked(place)) >= 3)
     begun = time.monotonic()
     state = scripts.end("e1", "the person said stop")
     assert time.monotonic() - begun < 10  # what it runs sleeps for a minute

@@ -297,7 +297,7 @@ def test_training_improves_and_the_engine_gives_the_tuned_scores(
     contents = made.contents
     assert contents.parent == tuned.id and contents.base == tuned.contents.base
     assert contents.data_sha256 == "0" * 64 and contents.proven == ("report",)
-    assert contents.thresholds == {"contains_request": 0.5, "interrupt": 0.7}
+    assert contents.thresholds == {"contains_request": 0.5, "interrupt": 0.7, "predict": 0.5}
     assert contents.temperatures["warm"] == 2.0 and contents.none_bias["biased"] == 1.5
     assert contents.metrics["torch_apart"] < 0.05
     assert contents.metrics["rows"] == len(split(labels())[1]) >= 3
