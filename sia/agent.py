@@ -29,7 +29,7 @@ from sia.concerns.keeper import Keeper
 from sia.concerns.table import Concerns
 from sia.concerns.triage import Facts
 from sia.declined import Declined
-from sia.dream.nights import Nights, on_mains
+from sia.dream.nights import Nights
 from sia.entries import Note, Script, Text
 from sia.errors import RESTART, SOME_FAILED, UsageError
 from sia.events import (
@@ -50,7 +50,7 @@ from sia.home import Home, new_session
 from sia.inlets import Inlets
 from sia.intake import Intake
 from sia.loop import Arrival, Loop
-from sia.machine import Machine
+from sia.machine import Machine, on_mains
 from sia.navigate import Navigator
 from sia.opening import opened_budget, opened_scripts
 from sia.questions import Questions

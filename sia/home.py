@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pwd
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from pathlib import Path
 from secrets import token_hex
-from typing import TextIO
 
 from sia import config as configuration
+from sia import locks
 from sia import secrets as secret_store
 from sia.errors import ConfigError, Unavailable
 from sia.skills.api import Folders, Person, Secret
 
-LOCK_SECONDS = 0.5
 USER_MD = """# About me
 
 Facts about the person SIA works for, one a line. SIA reads this at the start of a session.
@@ -226,7 +223,7 @@ def open_home(folder: Path) -> Home:
 def lock(home: Home) -> Iterator[None]:
     """Hold the home: one loop at a time. Raises Unavailable naming the holder."""
     with open(home.state / "lock", "a+", encoding="ascii") as file:
-        if not _taken(file):
+        if not locks.take(file):
             file.seek(0)
             holder = file.read().strip() or "?"
             raise Unavailable(
@@ -240,29 +237,9 @@ def lock(home: Home) -> Iterator[None]:
         yield
 
 
-def _taken(file: TextIO) -> bool:
-    """Take the lock; it is tried for a while, since whoever looks (``locked``) holds it shortly."""
-    end = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() > end:
-                return False
-            time.sleep(LOCK_SECONDS / 50)
-
-
 def locked(home: Home) -> bool:
     """Whether a loop holds the home now."""
-    try:
-        with open(home.state / "lock", encoding="ascii") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
+    return locks.held(home.state / "lock")
 
 
 def new_session(now: datetime) -> str:

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from sia.entries import Figures
 
 _GPU_BUSY = "class/drm/card*/device/gpu_busy_percent"
+
+
+def battery() -> Any:
+    """As psutil gives it; None where the machine has none, or cannot tell."""
+    return psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
+
+
+def on_mains() -> bool:
+    """Whether the machine has all the power it wants; one without a battery has."""
+    found = battery()
+    return found is None or found.power_plugged is not False
 
 
 class Machine:

@@ -6,7 +6,6 @@ was learned from, with which recipe, and what came of it.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
@@ -22,6 +21,7 @@ from semif.export import LabelledRow
 from semif.jsonl import append, write_whole
 from semif.measuring.paired import Said, cost
 from semif.revision import Registry, Revision
+from sia import locks
 from sia.dream import child
 from sia.dream.dataset import Dataset, collect, replay
 from sia.dream.measured import FILE, Examiner
@@ -92,10 +92,8 @@ class Dreams:
         """One dream at a time; Unavailable while another process dreams."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(self.folder / "lock", "a", encoding="ascii") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Unavailable("another process dreams in this home; wait for it") from None
+            if not locks.take(file):
+                raise Unavailable("another process dreams in this home; wait for it")
             yield
 
     def run(self, homes: Sequence[Path], recipe: Recipe, examiner: Examiner) -> Outcome:

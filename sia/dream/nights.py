@@ -9,8 +9,6 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
-import psutil
-
 from semif.export import read_labels
 from sia import feedback
 from sia.dream import status
@@ -20,14 +18,9 @@ from sia.dream.schedule import AGAIN, Conditions, Facts, Verdict, look
 from sia.errors import UsageError
 from sia.events import Emit, Notice, Traced
 from sia.home import Home
+from sia.machine import on_mains
 
 NOT_PASSED = ("SIA_TURN_FILE", "SIA_RESTART", "SIA_AGAIN")  # of restart.sh, about this process
-
-
-def on_mains() -> bool:
-    """Whether the machine has all the power it wants; one without a battery has."""
-    battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
-    return battery is None or battery.power_plugged is not False
 
 
 class Nights:

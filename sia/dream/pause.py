@@ -17,6 +17,8 @@ from types import TracebackType
 
 import psutil
 
+from sia import locks
+
 LOOK = 0.2  # seconds
 WEIGH = 5.0  # seconds between looks at the memory that is taken
 
@@ -43,21 +45,6 @@ class Busy:
             if self._fd is not None:
                 os.close(self._fd)
                 self._fd = None
-
-
-def busy(path: Path) -> bool:
-    """Whether the agent works for somebody now."""
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 class MakesWay:
@@ -105,7 +92,7 @@ class MakesWay:
         looks = 0
         while not self._over.wait(LOOK):
             looks += 1
-            now = busy(self._path)
+            now = locks.held(self._path, shared=True)
             if now == self._free.is_set():
                 self._switch(now)
             if looks * LOOK >= WEIGH:

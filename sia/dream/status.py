@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -11,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from semif.jsonl import write_whole
+from sia import locks
 
 FILE = "status.json"
 LAST = "last.json"
@@ -86,14 +86,7 @@ class Writer:
 
 def running(folder: Path) -> Status | None:
     """The dream that runs now, in whichever process; None when none does."""
-    try:
-        with open(folder / "lock", "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return None
-    except FileNotFoundError:
-        return None
-    except BlockingIOError:
-        return _read(folder)
+    return _read(folder) if locks.held(folder / "lock") else None
 
 
 def told(folder: Path) -> str:

@@ -21,10 +21,11 @@ from sia.dream import status
 from sia.dream.child import command
 from sia.dream.dream import Dreams
 from sia.dream.nights import Nights
-from sia.dream.pause import Busy, MakesWay, busy
+from sia.dream.pause import Busy, MakesWay
 from sia.dream.schedule import AGAIN, Conditions, Facts, check, look
 from sia.errors import ConfigError, UsageError
 from sia.events import Event, Notice
+from sia.locks import held
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NIGHTLY = "0 3 * * *"
@@ -145,9 +146,9 @@ def test_one_that_holds_does_not_wait_for_another(tmp_path: Path) -> None:
     one.hold()
     other.hold()
     one.release()
-    assert busy(tmp_path / "busy")
+    assert held(tmp_path / "busy", shared=True)
     other.release()
-    assert not busy(tmp_path / "busy")
+    assert not held(tmp_path / "busy", shared=True)
 
 
 def test_a_killed_agent_leaves_nothing_paused(tmp_path: Path) -> None:
@@ -160,11 +161,11 @@ time.sleep(60)
 """
     agent = subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE)
     assert agent.stdout is not None and agent.stdout.readline() == b"held\n"
-    assert busy(tmp_path / "busy")
+    assert held(tmp_path / "busy", shared=True)
     agent.kill()
     agent.wait()
     agent.stdout.close()
-    assert not busy(tmp_path / "busy")
+    assert not held(tmp_path / "busy", shared=True)
 
 
 def test_a_paused_trainer_dies_with_the_dream(tmp_path: Path) -> None:
@@ -283,7 +284,7 @@ def test_one_that_is_ended_with_the_agent_is_due_again(home: homes.Home) -> None
     until(lambda: nights._child is not None, "it began")
     nights.stop()
     assert status.last(home.dreams) == last
-    assert not busy(home.dreams / "busy")
+    assert not held(home.dreams / "busy", shared=True)
 
 
 def test_the_command_says_what_runs_and_what_was(home: homes.Home) -> None:

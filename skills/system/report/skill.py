@@ -68,9 +68,9 @@ def _cpu() -> str:
 
 
 def _battery() -> str:
-    import psutil
+    from sia.machine import battery as power
 
-    battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
+    battery = power()
     if battery is None:
         return "This machine has no battery."
     state = "charging or full" if battery.power_plugged else "not plugged in"
