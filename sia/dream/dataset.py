@@ -72,12 +72,17 @@ class Dataset:
     @property
     def sha256(self) -> str:
         """Of what is learned from and what is held out."""
-        digest = hashlib.sha256()
-        for side in (self.taught, self.held):
-            for row in side:
-                digest.update(json.dumps(row.row.to_json(), sort_keys=True).encode() + b"\n")
-            digest.update(b"\0")
-        return digest.hexdigest()
+        return sides_sha256(*((row.row.to_json() for row in s) for s in (self.taught, self.held)))
+
+
+def sides_sha256(*sides: Iterable[Mapping[str, Any]]) -> str:
+    """One sha256 of rows, as JSON, and of the side that each stands on."""
+    digest = hashlib.sha256()
+    for side in sides:
+        for row in side:
+            digest.update(json.dumps(row, sort_keys=True).encode() + b"\n")
+        digest.update(b"\0")
+    return digest.hexdigest()
 
 
 def collect(homes: Sequence[Path], report: Report) -> Dataset:

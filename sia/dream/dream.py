@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from semif import revision as revisions
@@ -129,15 +130,32 @@ class Dreams:
             **proof.to_json(),
             **figures,
         }
-        write_whole(folder / name, json.dumps(result, indent=1).encode() + b"\n")
+        return self.concluded(
+            folder / name, result, proof, lambda: self._register(candidate, examiner), "is better"
+        )
+
+    def concluded(
+        self,
+        path: Path,
+        result: Mapping[str, Any],
+        proof: Proof,
+        register: Callable[[], None],
+        better: str,
+        noted: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Outcome:
+        """Keep in ``path`` what a candidate's proof came to, register it when it is proven, and
+        note the dream, with what else is to be ``noted`` of it."""
+        folder, candidate = path.parent, result["candidate"]
+        write_whole(path, json.dumps(result, indent=1).encode() + b"\n")
         if proof.passed:
-            self._register(candidate, examiner)
+            register()
         # Last, for what stands here is not dreamed of again: killed before, it is proven once more.
-        append(self.folder / "dreams.jsonl", [{"dream": folder.name, **short(result)}])
+        row = {"dream": folder.name, **noted, **_short(result)}
+        append(self.folder / "dreams.jsonl", [row])
         if not proof.passed:
             why = "; ".join(f"{line.name}: {line.text}" for line in proof.failed)
-            return Outcome("rejected", why, folder, candidate.id)
-        return Outcome("proven", f"{candidate.id} is better", folder, candidate.id)
+            return Outcome("rejected", why, folder, candidate)
+        return Outcome("proven", f"{candidate} {better}", folder, candidate)
 
     def past(self) -> list[dict[str, Any]]:
         """What dreams came to, oldest first."""
@@ -172,13 +190,23 @@ class Dreams:
     def _folder(self, dataset: Dataset, current: Revision, recipe: Recipe) -> Path:
         """That of an unfinished dream of the same rows, or a new one with its rows and recipe."""
         wanted = {"parent": current.id, "data_sha256": dataset.sha256, "recipe": asdict(recipe)}
+        return self.begun(
+            wanted,
+            lambda: {
+                "train.jsonl": taught_rows(dataset, recipe),
+                "held.jsonl": _lines([row.row for row in dataset.held]),
+            },
+        )
+
+    def begun(self, wanted: Mapping[str, Any], files: Callable[[], Mapping[str, bytes]]) -> Path:
+        """The folder of the dream that was begun as ``wanted``, else a new one with its files."""
         for path in sorted(self.folder.glob("*/dream.json")):
             if json.loads(path.read_bytes()) == wanted:
                 self._say(f"going on with the dream {path.parent.name}")
                 return path.parent
         folder = self.new_folder()
-        write_whole(folder / "train.jsonl", taught_rows(dataset, recipe))
-        write_whole(folder / "held.jsonl", _lines([row.row for row in dataset.held]))
+        for name, data in files().items():
+            write_whole(folder / name, data)
         write_whole(folder / "dream.json", json.dumps(wanted).encode() + b"\n")  # last: it is whole
         return folder
 
@@ -278,7 +306,7 @@ def _lines(rows: Sequence[LabelledRow]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
 
 
-def short(result: dict[str, Any]) -> dict[str, Any]:
+def _short(result: Mapping[str, Any]) -> dict[str, Any]:
     failed = [line["name"] for line in result["lines"] if not line["passed"]]
     names = ("candidate", "parent", "data_sha256", "passed")
     return {**{name: result[name] for name in names}, "failed": failed}

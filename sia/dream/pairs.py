@@ -7,8 +7,6 @@ side for ever, as rows do.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,7 +17,7 @@ from semif.rows import normal_text
 from semif.writing.turns import Turn
 from sia import actions, feedback, record
 from sia.context import ContextError
-from sia.dream.dataset import held_out, twins
+from sia.dream.dataset import held_out, sides_sha256, twins
 from sia.entries import InputEntry, Iteration, Response
 from sia.errors import UsageError
 from sia.feedback import Feedback
@@ -62,12 +60,7 @@ class Pairs:
     @property
     def sha256(self) -> str:
         """Of what is learned from and what is held out."""
-        digest = hashlib.sha256()
-        for side in (self.taught, self.held):
-            for one in side:
-                digest.update(json.dumps(one.turn.to_json(), sort_keys=True).encode() + b"\n")
-            digest.update(b"\0")
-        return digest.hexdigest()
+        return sides_sha256(*((one.turn.to_json() for one in s) for s in (self.taught, self.held)))
 
 
 def collect(homes: Sequence[Path], report: Report) -> Pairs:

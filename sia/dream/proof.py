@@ -61,7 +61,7 @@ def prove(old: Side, new: Side) -> Proof:
     """The lines of the gate, each found to hold or not."""
     return Proof(
         (
-            _held(old.held, new.held),
+            held(old.held, new.held, "labelled rows"),
             _golden(old.golden, new.golden),
             _phases(old.golden, new.golden),
             _ece(old.golden, new.golden),
@@ -72,14 +72,15 @@ def prove(old: Side, new: Side) -> Proof:
     )
 
 
-def _held(old: Sequence[Said], new: Sequence[Said]) -> Line:
+def held(old: Sequence[Said], new: Sequence[Said], what: str, each: str = "") -> Line:
+    """On ``what`` is held out, such as `labelled rows`; ``each``: what the loss is taken over."""
     if len(old) < HELD_ROWS:
-        text = f"not enough to prove: {len(old)} labelled rows are held out, {HELD_ROWS} are needed"
+        text = f"not enough to prove: {len(old)} {what} are held out, {HELD_ROWS} are needed"
         return Line("held out", False, text)
     found = paired.change(old, new)
     text = (
-        f"loss changes by {found.mean:+.3f} over {len(old)} rows, with 90 % at most "
-        f"{found.high:+.3f}; must be below 0"
+        f"loss changes by {found.mean:+.3f}{each} over {len(old)} {what.split()[-1]}, with 90 % at "
+        f"most {found.high:+.3f}; must be below 0"
     )
     return Line("held out", found.high < 0, text)
 

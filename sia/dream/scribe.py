@@ -25,7 +25,7 @@ from semif.writing.report import Settings, report
 from semif.writing.tasks import VERSION
 from sia import actions
 from sia.dream.pairs import Stood
-from sia.dream.proof import HELD_ROWS, PHASE_P, PHASE_POINTS, Line, Proof
+from sia.dream.proof import PHASE_P, PHASE_POINTS, Line, Proof, held
 from sia.generator.local import LocalGenerator
 
 MOST = 120  # replies that are measured, of the last that were said; each is written in full
@@ -130,24 +130,12 @@ def prove(
     tasks the parent is proven for."""
     return Proof(
         (
-            _held(old.kinds, new.kinds),
+            held(old.kinds, new.kinds, "pairs", " a token"),
             _kept("form", "replies that are whole core actions", old.forms, new.forms),
             _kept("kind", "replies of the kind that the person stands by", old.kinds, new.kinds),
             _writing(*golden, proven),
         )
     )
-
-
-def _held(old: Sequence[Said], new: Sequence[Said]) -> Line:
-    if len(old) < HELD_ROWS:
-        text = f"not enough to prove: {len(old)} pairs are held out, {HELD_ROWS} are needed"
-        return Line("held out", False, text)
-    found = paired.change(old, new)
-    text = (
-        f"loss changes by {found.mean:+.3f} a token over {len(old)} pairs, with 90 % at most "
-        f"{found.high:+.3f}; must be below 0"
-    )
-    return Line("held out", found.high < 0, text)
 
 
 def _kept(name: str, what: str, old: Sequence[Said], new: Sequence[Said]) -> Line:

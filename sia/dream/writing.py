@@ -6,21 +6,19 @@ what is learned of decisions.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from semif import revision as revisions
-from semif.jsonl import append, write_whole
 from semif.llama import sha256_file
 from semif.revision import WRITE, Registry, Revision
 from semif.writing import pairs as shipped
 from semif.writing.pairs import Pair
 from semif.writing.pin import pin
 from semif.writing.turns import LIMIT, Turn, dumps
-from sia.dream.dream import Dreams, Outcome, Recipe, short
+from sia.dream.dream import Dreams, Outcome, Recipe
 from sia.dream.measured import FILE, Examiner
 from sia.dream.pairs import Pairs, Stood, collect
 from sia.dream.proof import HELD_ROWS
@@ -118,16 +116,13 @@ class Writing:
             "data_sha256": material.pairs.sha256,
             "recipe": asdict(recipe),
         }
-        for path in sorted(self.dreams.folder.glob("*/dream.json")):
-            unfinished = not (path.parent / "proof.json").exists()
-            if unfinished and json.loads(path.read_bytes()) == wanted:
-                self.dreams.told(f"going on with the dream {path.parent.name}")
-                return path.parent
-        folder = self.dreams.new_folder()
-        write_whole(folder / "pairs.jsonl", dumps(material.lessons(recipe)))
-        write_whole(folder / "held.jsonl", dumps([one.turn for one in material.held]))
-        write_whole(folder / "dream.json", json.dumps(wanted).encode() + b"\n")  # last: it is whole
-        return folder
+        return self.dreams.begun(
+            wanted,
+            lambda: {
+                "pairs.jsonl": dumps(material.lessons(recipe)),
+                "held.jsonl": dumps([one.turn for one in material.held]),
+            },
+        )
 
     def _tuned(self, folder: Path, recipe: Recipe, base: Revision) -> Path:
         """Train in a child process, which may be killed and goes on at the next call."""
@@ -171,16 +166,14 @@ class Writing:
             "long": material.long,
             "act": {"before": old.figures(), "after": new.figures()},
         }
-        write_whole(folder / name, json.dumps(result, indent=1).encode() + b"\n")
-        row = {"dream": folder.name, "kind": KIND, "long": material.long, **short(result)}
-        append(self.dreams.folder / "dreams.jsonl", [row])
-        if not proof.passed:
-            why = "; ".join(f"{line.name}: {line.text}" for line in proof.failed)
-            return Outcome("rejected", why, folder, made.id)
-        # It decides as its base does, and says so on the golden set.
-        said = examiner.golden(base, self.dreams.folder / "golden")
-        self._registry.add(made, {FILE: examiner.golden_json(said)})
-        return Outcome("proven", f"{made.id} writes better", folder, made.id)
+
+        def register() -> None:
+            # It decides as its base does, and says so on the golden set.
+            said = examiner.golden(base, self.dreams.folder / "golden")
+            self._registry.add(made, {FILE: examiner.golden_json(said)})
+
+        noted = {"kind": KIND, "long": material.long}
+        return self.dreams.concluded(folder / name, result, proof, register, "writes better", noted)
 
 
 def both(decided: Outcome, written: Outcome) -> Outcome:
