@@ -10,12 +10,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+import asking
+from asking import ASKS, logged, rows
 
 from semif.engine import Engine
 from semif.export import LabelledRow
@@ -23,42 +26,19 @@ from semif.jsonl import append
 from semif.llama import Model
 from semif.log import Label, append_labels
 from semif.revision import Registry
-from semif.types import Decision, Option
+from semif.types import Decision
 from sia import trial
 from sia.dream import measured, proof
 from sia.dream.dream import Dreams, Outcome, Recipe, TuningFailed
 from sia.dream.measured import Examiner
 
-ASKS = (Option("no", "It asks for nothing."), Option("yes", "It asks for something."))
-NOUNS = "cat dog oven mail door lamp bus key".split()
+NOUNS = asking.NOUNS[:8]
 RECIPE = Recipe(epochs=6, layers=2, rate=1e-2, replay=0, minutes=10, least=10)
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "shutil.copyfile"}
 
 
-def texts(nouns: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """(text, what it is)."""
-    for noun in nouns:
-        for end in "quickly tomorrow upstairs again below".split():
-            yield f"{noun * 2} {end} feed the {noun} {end}", "yes"
-            yield f"{end} {noun} nice {noun[::-1] * 3} {end}", "no"
-
-
-def rows(name: str, nouns: Sequence[str]) -> list[LabelledRow]:
-    return [
-        LabelledRow(Decision(f"{name}{i}", "asks", {"input": text}, "A request?", ASKS), said, (),
-                    "given", 1.0)
-        for i, (text, said) in enumerate(texts(nouns))
-    ]  # fmt: skip
-
-
 def golden() -> list[LabelledRow]:
     return rows("g", "sun map".split())
-
-
-def logged(row: LabelledRow, second: int = 0) -> dict[str, Any]:
-    time = f"2026-11-30T10:{second // 60:02}:{second % 60:02}.000Z"
-    probs = {"no": 0.45, "yes": 0.55}
-    return {**row.decision.to_json(), "predicted_probs": probs, "run": "r1", "time": time}
 
 
 def small() -> None:

@@ -4,26 +4,20 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from asking import first_revision, log
 
 from semif import bundle
 from semif.bundle import Decisions
 from semif.cli.main import main as semif
 from semif.errors import ModelError
-from semif.export import LabelledRow
 from semif.llama import Model
-from semif.log import Label, append_labels
-from semif.models import Source
-from semif.revision import Registry, untuned, write
-from semif.testing import write_tiny_model
-from semif.types import Decision, Option
+from semif.revision import Registry, write
 from sia.cli.main import main as sia
-from sia.dream import measured, proof
 from sia.dream.away import Away, filled, words
 from sia.dream.dream import Dreams, Outcome, Recipe, TuningFailed
 from sia.dream.measured import Examiner
@@ -34,38 +28,7 @@ from sia.errors import SiaError, UsageError
 pytest.importorskip("torch")
 pytest.importorskip("gguf")
 
-ASKS = (Option("no", "It asks for nothing."), Option("yes", "It asks for something."))
 RECIPE = Recipe(epochs=4, layers=2, rate=1e-2, replay=0, least=10)
-NOUNS = "cat dog oven mail door lamp bus key song tree rope wolf jar pin fog owl".split()
-
-
-def texts(nouns: list[str]) -> Iterator[tuple[str, str]]:
-    for noun in nouns:
-        for end in "quickly tomorrow upstairs again below".split():
-            yield f"{noun * 2} {end} feed the {noun} {end}", "yes"
-            yield f"{end} {noun} nice {noun[::-1] * 3} {end}", "no"
-
-
-def rows(nouns: list[str], name: str) -> list[LabelledRow]:
-    return [
-        LabelledRow(Decision(f"{name}{i}", "asks", {"input": text}, "A request?", ASKS), said,
-                    (), "given", 1.0)
-        for i, (text, said) in enumerate(texts(nouns))
-    ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
-    write_tiny_model(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def model(path: Path) -> Iterator[Model]:
-    model = Model.open(path)
-    yield model
-    model.close()
 
 
 @pytest.fixture
@@ -74,28 +37,13 @@ def home(tmp_path: Path, model: Model) -> Path:
     home = tmp_path / "home"
     folder = home / ".sia/revisions"
     folder.mkdir(parents=True)
-    contents = untuned(Source(model.path, model.sha256, model.type), "branches").contents
-    pinned = write(msgspec.structs.replace(contents, thresholds={"asks": 0.5}), {}, folder)
-    (folder / "current").write_text(f"{pinned.id}\n")
-    lines, labels = [], []
-    for i, row in enumerate(rows(NOUNS, "d")):
-        time = f"2026-11-30T10:{i // 60:02}:{i % 60:02}.000Z"
-        probs = {"no": 0.45, "yes": 0.55}
-        whole = {**row.decision.to_json(), "predicted_probs": probs, "run": "r1", "time": time}
-        lines.append(json.dumps(whole))
-        assert row.outcome
-        labels.append(Label.new(row.decision.id, "r1", "is", row.outcome, "human", by="test"))
-    (home / ".sia/decisions.jsonl").write_text("\n".join(lines) + "\n")
-    append_labels(home / ".sia/labels.jsonl", labels)
+    (folder / "current").write_text(f"{first_revision(model, folder).id}\n")
+    log(home)
     return home
 
 
 @pytest.fixture
-def away(home: Path, model: Model, path: Path, monkeypatch: pytest.MonkeyPatch) -> Away:
-    monkeypatch.setattr(measured, "golden", lambda: rows("sun map net cup".split(), "g"))
-    monkeypatch.setattr(proof, "GOLDEN_ROWS", 40)
-    monkeypatch.setattr(proof, "SLOWER", 100.0)  # an adapter on a tiny model costs more than it
-    monkeypatch.setattr(proof, "ECE_RISE", 1.0)  # of 40 rows
+def away(home: Path, model: Model, path: Path, small_gate: None) -> Away:
     registry = Registry(home / ".sia/revisions")
     dreams = Dreams(home / ".sia/dreams", registry, print, str(path))
     dreams.folder.mkdir()

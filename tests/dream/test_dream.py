@@ -5,23 +5,19 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from asking import log
 
 from semif.errors import FileError
-from semif.export import LabelledRow
 from semif.llama import Model
-from semif.log import Label, append_labels
-from semif.models import Source
-from semif.revision import Registry, Revision, untuned, write
-from semif.testing import write_tiny_model
-from semif.types import Decision, Option
-from sia.dream import measured, proof
+from semif.revision import Registry, Revision, write
+from sia.dream import measured
 from sia.dream.dream import Dreams, Outcome, Recipe
 from sia.dream.measured import Examiner
 from sia.errors import Unavailable
@@ -29,35 +25,8 @@ from sia.errors import Unavailable
 pytest.importorskip("torch")
 pytest.importorskip("gguf")
 
-ASKS = (Option("no", "It asks for nothing."), Option("yes", "It asks for something."))
 RECIPE = Recipe(epochs=12, layers=2, rate=1e-2, replay=0, minutes=10, least=10)
 Dream = Callable[..., Outcome]
-
-
-NOUNS = "cat dog oven mail door lamp bus key song tree rope wolf jar pin fog owl".split()
-
-
-def texts(nouns: list[str] = NOUNS) -> Iterator[tuple[str, str]]:
-    """(text, what it is)."""
-    ends = "quickly tomorrow upstairs again below".split()
-    for noun in nouns:
-        for end in ends:
-            yield f"{noun * 2} {end} feed the {noun} {end}", "yes"
-            yield f"{end} {noun} nice {noun[::-1] * 3} {end}", "no"
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
-    write_tiny_model(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def model(path: Path) -> Iterator[Model]:
-    model = Model.open(path)
-    yield model
-    model.close()
 
 
 @pytest.fixture
@@ -68,50 +37,7 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def registry(home: Path, model: Model) -> Registry:
-    """With an adapterless revision of the tiny model pinned."""
-    contents = untuned(Source(model.path, model.sha256, model.type), "branches").contents
-    pinned = write(msgspec.structs.replace(contents, thresholds={"asks": 0.5}), {}, _of(home))
-    (_of(home) / "current").write_text(f"{pinned.id}\n")
-    return Registry(_of(home))
-
-
-def _of(home: Path) -> Path:
-    return home / ".sia/revisions"
-
-
-def log(home: Path, outcome: Callable[[int, str], str], source: Any = "human") -> None:
-    """Decisions on all texts, the model's pick always yes, labelled by ``outcome``."""
-    rows, labels = [], []
-    for i, (text, said) in enumerate(texts()):
-        decision = Decision(f"d{i}", "asks", {"input": text}, "A request?", ASKS)
-        probs = {"no": 0.45, "yes": 0.55}
-        time = f"2026-11-30T10:{i // 60:02}:{i % 60:02}.000Z"
-        whole = {**decision.to_json(), "predicted_probs": probs, "run": "r1", "time": time}
-        rows.append(json.dumps(whole))
-        labels.append(Label.new(f"d{i}", "r1", "is", outcome(i, said), source, by="test"))
-    (home / ".sia/decisions.jsonl").write_text("\n".join(rows) + "\n")
-    append_labels(home / ".sia/labels.jsonl", labels)
-
-
-def golden() -> list[LabelledRow]:
-    """Rows of the same kind that are logged nowhere."""
-    rows = []
-    for i, (text, said) in enumerate(texts("sun map net cup".split())):
-        decision = Decision(f"g{i}", "asks", {"input": text}, "A request?", ASKS)
-        rows.append(LabelledRow(decision, said, (), "given", 1.0))
-    return rows
-
-
-@pytest.fixture
-def dream(
-    home: Path, registry: Registry, model: Model, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Dream:
-    monkeypatch.setattr(measured, "golden", golden)
-    monkeypatch.setattr(proof, "GOLDEN_ROWS", 40)
-    monkeypatch.setattr(proof, "SLOWER", 100.0)  # an adapter on a tiny model costs more than it
-    monkeypatch.setattr(proof, "ECE_RISE", 1.0)  # of 40 rows
-
+def dream(home: Path, registry: Registry, model: Model, path: Path, small_gate: None) -> Dream:
     def run(**changes: Any) -> Outcome:
         dreams = Dreams(home / ".sia/dreams", registry, print, str(path))
         with dreams.lock():

@@ -4,7 +4,6 @@ Half of the lives end at a moment of the clock, half at a change of a file, wher
 """
 
 import contextlib
-import json
 import multiprocessing
 import os
 import random
@@ -14,20 +13,18 @@ import sys
 import time
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from semif.jsonl import read
 from semif.llama import Model
-from semif.log import Label, append_labels
-from semif.models import Source
-from semif.revision import Registry, untuned, write
+from semif.revision import Registry
 from semif.testing import write_tiny_model
 
 pytest.importorskip("torch")
 pytest.importorskip("gguf")
 
 sys.path.insert(0, str(Path(__file__).parent))
+import asking  # noqa: E402
 import dying  # noqa: E402  (a module of its own, for the processes that it is run in)
 
 LIVES = 4
@@ -43,23 +40,9 @@ class Home:
         self.model = Model.open(self.path)
         self.revisions = self.folder / ".sia/revisions"
         self.registry = Registry(self.revisions)
-        source = Source(self.model.path, self.model.sha256, self.model.type)
-        contents = msgspec.structs.replace(
-            untuned(source, "branches").contents, thresholds={"asks": 0.5}
-        )
-        self.first = write(contents, {}, self.revisions).id
-        self.rows = {row.decision.id for row in dying.rows("d", dying.NOUNS)}
-        logged = [dying.logged(r, i) for i, r in enumerate(dying.rows("d", dying.NOUNS))]
-        (self.folder / ".sia/decisions.jsonl").write_text(
-            "".join(f"{json.dumps(row)}\n" for row in logged)
-        )
-        append_labels(
-            self.folder / ".sia/labels.jsonl",
-            [
-                Label.new(row.decision.id, "r1", "is", row.outcome, "human", by="test")
-                for row in dying.rows("d", dying.NOUNS)
-            ],
-        )
+        self.first = asking.first_revision(self.model, self.revisions).id
+        self.rows = {row.decision.id for row in asking.rows("d", dying.NOUNS)}
+        asking.log(self.folder, nouns=dying.NOUNS)
         self.anew()
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(["torch", "semif.train", "dying"])

@@ -9,15 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from semif import bundle
 from semif.errors import ModelError
 from semif.llama import Model
-from semif.models import Source
-from semif.revision import Registry, untuned, write
-from semif.testing import write_tiny_model
+from semif.revision import Registry
 from semif.writing import pairs as shipped
 from semif.writing import pin
 from semif.writing.turns import Turn
@@ -165,29 +162,6 @@ def test_of_two_replies_to_one_prompt_the_last_said_counts(home: Path) -> None:
 # the whole of it
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
-    write_tiny_model(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def model(path: Path) -> Iterator[Model]:
-    model = Model.open(path)
-    yield model
-    model.close()
-
-
-@pytest.fixture
-def registry(home: Path, model: Model) -> Registry:
-    contents = untuned(Source(model.path, model.sha256, model.type), "branches").contents
-    folder = home / ".sia/revisions"
-    pinned = write(msgspec.structs.replace(contents, thresholds={"asks": 0.5}), {}, folder)
-    (folder / "current").write_text(f"{pinned.id}\n")
-    return Registry(folder)
-
-
 Night = Callable[..., Outcome]
 
 
@@ -239,6 +213,25 @@ def test_what_persons_wrote_is_learned_proven_and_kept(
     assert scribe.acting(made) == made.write_path and scribe.acting(parent) is None
     again = night()
     assert again.status == "nothing" and "dreamed of already" in again.text
+
+
+def test_what_is_proven_is_noted_once_it_is_kept(
+    home: Path, registry: Registry, night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or one that is killed in between would not be dreamed of again, and be lost."""
+    log(home)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Registry, "add", killed)
+        with pytest.raises(KeyboardInterrupt):
+            night()
+    assert Dreams(home / ".sia/dreams", registry, print).past() == []
+    outcome = night()
+    assert outcome.status == "proven" and outcome.candidate in registry.ids()
+    assert len(list((home / ".sia/dreams").glob("*/dream.json"))) == 1
 
 
 def test_too_few_and_too_long_pairs_wait(
