@@ -62,11 +62,8 @@ def name(iteration: Iteration) -> str:
 
 def path_of(contexts: Path, iteration: str) -> Path:
     """The file of ``SESSION/N``; UsageError when that names none."""
-    session, _, number = iteration.rpartition("/")
-    if session and session == Path(session).name and number.isascii() and number.isdigit():
-        path = record.path_of(contexts, session, int(number))
-        if path.is_file():
-            return path
+    if path := record.named(contexts, iteration):
+        return path
     raise UsageError(f"there is no iteration {iteration}; sia history lists them as SESSION/N")
 
 

@@ -24,6 +24,15 @@ def path_of(contexts: Path, session: str, n: int) -> Path:
     return contexts / session / f"{n:06d}.xml"
 
 
+def named(contexts: Path, name: str) -> Path | None:
+    """The file of the iteration ``SESSION/N``; None when there is none of that name."""
+    session, _, number = name.rpartition("/")
+    if session and session == Path(session).name and number.isascii() and number.isdigit():
+        path = path_of(contexts, session, int(number))
+        return path if path.is_file() else None
+    return None
+
+
 def kept(entry: Script, folder: Path, state: Path) -> Script:
     """Exact bytes of a lossy output, once the script is over, into ``folder`` (an iteration's
     ``<n>.d``), linked or copied from the script's own files; the entry then points there."""

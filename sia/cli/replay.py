@@ -10,8 +10,8 @@ from pathlib import Path
 
 from semif.errors import ModelError
 from semif.measuring.verify import Revisions
+from sia import feedback, record
 from sia import home as homes
-from sia import record
 from sia.brain import threads
 from sia.compare import Change, Comparison, Moved, compare
 from sia.context import ContextError
@@ -88,14 +88,7 @@ def found(home: Home, name: str) -> Iterator[Path]:
 def one(home: Home, name: str) -> Path:
     """The file of one iteration; UsageError when there is none."""
     path = Path(name).expanduser()
-    if path.is_file():
-        return path
-    session, _, number = name.rpartition("/")
-    if session == Path(session).name and number.isascii() and number.isdigit():
-        path = record.path_of(home.contexts, session, int(number))
-        if path.is_file():
-            return path
-    raise UsageError(f"there is no iteration {name}; sia history lists them as SESSION/N")
+    return path if path.is_file() else feedback.path_of(home.contexts, name)
 
 
 def words(path: Path, result: Replay, brief: bool) -> str:

@@ -45,12 +45,9 @@ class Target:
 
 def target(home: Home, text: str) -> Target:
     """What a person means. Raises UsageError for a text that is too short."""
-    session, _, number = text.rpartition("/")
-    if session and session == Path(session).name and number.isdecimal():
-        path = record.path_of(home.contexts, session, int(number))
-        if path.is_file():
-            name = f"{session}/{int(number)}"
-            return Target("iteration", name, _rows_of([path]), iterations=frozenset({name}))
+    if path := record.named(home.contexts, text):
+        name = f"{path.parent.name}/{int(path.stem)}"
+        return Target("iteration", name, _rows_of([path]), iterations=frozenset({name}))
     if text and text == Path(text).name and (home.contexts / text).is_dir():
         return Target("session", text, _rows_of_session(home, text))
     if _ROW.fullmatch(text) and any(row.get("id") == text for row in _logged(home)):
