@@ -11,7 +11,8 @@ from sia.concerns.table import Concerns
 from sia.concerns.testing import HOUR, START, Clock, concern
 from sia.concerns.values import RHYTHMS
 from sia.errors import UsageError
-from sia.store import SCHEMA, Store
+from sia.schema import SCHEMA
+from sia.store import Store
 
 
 @pytest.fixture
@@ -114,7 +115,7 @@ def test_a_lost_database_takes_them_back_from_the_plain_file(concerns, tmp_path,
 def test_a_database_of_before_gets_its_table(tmp_path) -> None:
     import sqlite3
 
-    from sia.store import MIGRATIONS
+    from sia.schema import MIGRATIONS
 
     db = sqlite3.connect(tmp_path / "state.db")
     db.executescript(SCHEMA + ";".join(MIGRATIONS[:2]))

@@ -12,7 +12,8 @@ import pytest
 
 from sia import times
 from sia.reminders import Reminders
-from sia.store import MIGRATIONS, SCHEMA, VERSION, Store
+from sia.schema import MIGRATIONS, SCHEMA, VERSION
+from sia.store import Store
 
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC")
 
@@ -204,7 +205,7 @@ def test_a_step_that_fails_leaves_the_version_before(
     path = tmp_path / "state.db"
     old_database(path)
     with monkeypatch.context() as patch, pytest.raises(Exception, match="no such table"):
-        patch.setattr("sia.store.MIGRATIONS", ("CREATE TABLE x (y); DROP TABLE nowhere",))
+        patch.setattr("sia.schema.MIGRATIONS", ("CREATE TABLE x (y); DROP TABLE nowhere",))
         Store(path)
     store = Store(path)
     assert store.meta("schema") == VERSION
