@@ -10,7 +10,7 @@ import secrets
 import threading
 from argparse import Namespace
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from queue import SimpleQueue
 
@@ -30,7 +30,7 @@ from sia.concerns.table import Concerns
 from sia.concerns.triage import Facts
 from sia.declined import Declined
 from sia.dream.nights import Nights
-from sia.entries import Note, Script, Text
+from sia.entries import Note, Text
 from sia.errors import RESTART, SOME_FAILED, UsageError
 from sia.events import (
     Admitted,
@@ -46,13 +46,13 @@ from sia.events import (
 )
 from sia.generator.manual import ManualGenerator
 from sia.halts import Halts
-from sia.home import Home, new_session
+from sia.home import Home
 from sia.inlets import Inlets
 from sia.intake import Intake
 from sia.loop import Arrival, Loop
 from sia.machine import Machine, on_mains
 from sia.navigate import Navigator
-from sia.opening import opened_budget, opened_scripts
+from sia.opening import opened_budget, opened_scripts, opened_session
 from sia.questions import Questions
 from sia.queue import Queue
 from sia.recorder import Recorder
@@ -61,7 +61,7 @@ from sia.reminders import Reminders
 from sia.runs import Runs, asked
 from sia.scheduler import Admission, Scheduler
 from sia.scripts import Scripts
-from sia.session import Session, last_id, lost_scripts, resume
+from sia.session import Session, lost_scripts
 from sia.skills.host import WorkerPool, passed_environment
 from sia.skills.tree import Tree, TreeHolder
 from sia.steps import Steps
@@ -70,7 +70,6 @@ from sia.suggestions import Suggestions
 from sia.turn import Again
 from sia.uncovered import Uncovered
 
-FIRST_REPEATS = ("ls tasks", "cat user.md")
 AGAIN_URGENCY = 0.5  # of what was taken for no request, and is worked on a person's word
 
 
@@ -245,7 +244,7 @@ class Agent:
             self._warn(f"the swap to revision {cut} was cut off; sia revisions use {cut} tries it")
         self._watched = self._watch_itself()
         self.brain = self._load(self.home, self.options.manual, self.options.model, self._warn)
-        session = self._session()
+        session = opened_session(self.home, self.store)
         self.home.learn_secrets()  # before anything is shown to a model or written
         pool = WorkerPool(self.home.log / "skills.log", passed_environment(os.environ))
         scripts = opened_scripts(
@@ -296,30 +295,6 @@ class Agent:
             if not self.loop.stopped and (self.loop.failed or self._intake.refused):
                 code = SOME_FAILED
         return code
-
-    def _session(self) -> Session:
-        """The session to go on with; a new one when the last one ended as it should."""
-        with self.store.transaction():
-            for run in self.store.runs("running"):
-                self.store.save_run(replace(run, status="waiting", attempt=run.attempt + 1))
-        old = resume(self.store)
-        if old and self.store.meta("ended") != "1":
-            if old.n:
-                path = record.path_of(self.home.contexts, old.name, old.n)
-                if path.exists():  # or it was forgotten
-                    old.filed = frozenset(record.read(path).entries)
-                # Or a generator that asked for the restart asks for it again.
-                old.add(lambda id: Note(id, Text("SIA was restarted; its code and skills are new")))
-            return old
-        session = Session(new_session(datetime.now(UTC)), last_id=last_id(self.store))
-        for command in FIRST_REPEATS:
-            session.add(lambda id, text=command: Script(id, "repeat", Text.of(text), "done"))
-        with self.store.transaction():
-            self.store.clear_entries()
-            session.save(self.store)
-            self.store.set_meta("ended", "0")
-        session.saved()
-        return session
 
     def _offered(self) -> Tree:
         """What may be chosen here; the same object as long as that is the same."""

@@ -97,7 +97,7 @@ class Loop:
                 if self._current or self._arrivals or self._queue.depth():
                     return True
                 self._flush()
-                if self._steps.unreviewed():
+                if self._steps.wants_turn():
                     return True
                 if self._finished and self._steps.give_up_questions():
                     continue

@@ -1,18 +1,49 @@
-"""Parts of an agent as its configuration wants them."""
+"""Parts of an agent as its home wants them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 
+from sia import record
 from sia.budget import Budget
 from sia.config import Config
-from sia.home import Home
+from sia.entries import Note, Script, Text
+from sia.home import Home, new_session
 from sia.prompt import system_text
 from sia.scripts import Policy, ScriptLimits, Scripts, default_policy
+from sia.session import Session, last_id, resume
+from sia.store import Store
 
+FIRST_REPEATS = ("ls tasks", "cat user.md")
 FIGURES_TOKENS = 200  # figures, process and queue, measured generously
+
+
+def opened_session(home: Home, store: Store) -> Session:
+    """The session to go on with; a new one when the last one ended as it should."""
+    with store.transaction():
+        for run in store.runs("running"):
+            store.save_run(replace(run, status="waiting", attempt=run.attempt + 1))
+    old = resume(store)
+    if old and store.meta("ended") != "1":
+        if old.n:
+            path = record.path_of(home.contexts, old.name, old.n)
+            if path.exists():  # or it was forgotten
+                old.filed = frozenset(record.read(path).entries)
+            # Or a generator that asked for the restart asks for it again.
+            old.add(lambda id: Note(id, Text("SIA was restarted; its code and skills are new")))
+        return old
+    session = Session(new_session(datetime.now(UTC)), last_id=last_id(store))
+    for command in FIRST_REPEATS:
+        session.add(lambda id, text=command: Script(id, "repeat", Text.of(text), "done"))
+    with store.transaction():
+        store.clear_entries()
+        session.save(store)
+        store.set_meta("ended", "0")
+    session.saved()
+    return session
 
 
 def opened_scripts(

@@ -209,7 +209,7 @@ class Steps:
         else:
             self._act(turn, run, skill, tree, iteration, cancel)
 
-    def unreviewed(self) -> bool:
+    def wants_turn(self) -> bool:
         """Whether an idle turn is wanted: skills are new, and requests wait for one, or a concern
         is due."""
         return self.uncovered.unreviewed(self.tree()) or self.concerns.due()
